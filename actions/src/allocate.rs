@@ -12,10 +12,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use kube_batch_api::{
-    column::{ClassIdx, Column, CompositeIdx, JobIdx, NodeIdx, QueueIdx, TaskIdx},
-    resource::ResourceVector,
-};
 use kube_batch_framework::{
     candidates::Choice,
     cycle::Action,
@@ -26,6 +22,10 @@ use kube_batch_framework::{
     session::Session,
     spec::ActionSpec,
     withheld::Withheld,
+};
+use kube_batch_model::{
+    column::{ClassIdx, Column, CompositeIdx, JobIdx, NodeIdx, QueueIdx, TaskIdx},
+    resource::ResourceVector,
 };
 
 use crate::{

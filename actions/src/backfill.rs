@@ -10,7 +10,6 @@
 
 use std::collections::VecDeque;
 
-use kube_batch_api::column::JobIdx;
 use kube_batch_framework::{
     cycle::Action,
     order::{NextTurn, Turns},
@@ -18,6 +17,7 @@ use kube_batch_framework::{
     session::Session,
     spec::ActionSpec,
 };
+use kube_batch_model::column::JobIdx;
 
 use crate::{
     budget::Budget, composites::release_incomplete, gang::settle, topology::place_tasks_by_topology,

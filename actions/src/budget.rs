@@ -1,10 +1,10 @@
 //! The resources that a turn may use: all, or what one queue may borrow of another's share.
 
-use kube_batch_api::{
+use kube_batch_framework::{failure::Failure, session::Session, withheld::Withheld};
+use kube_batch_model::{
     column::{Dim, TaskIdx},
     resource::{Request, ResourceVector},
 };
-use kube_batch_framework::{failure::Failure, session::Session, withheld::Withheld};
 
 /// The resources a turn may use.
 #[derive(Debug)]

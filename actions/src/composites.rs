@@ -9,17 +9,17 @@
 
 use std::sync::Arc;
 
-use kube_batch_api::{
-    column::{ClassIdx, CompositeIdx, DomainIdx, JobIdx, NodeIdx, TaskIdx},
-    composites::Child,
-    name::Name,
-    resource::ResourceVector,
-};
 use kube_batch_framework::{
     failure::{Failure, NotEnoughGroups},
     plugin::Capacity,
     session::Session,
     topology::{Home, Level},
+};
+use kube_batch_model::{
+    column::{ClassIdx, CompositeIdx, DomainIdx, JobIdx, NodeIdx, TaskIdx},
+    composites::Child,
+    name::Name,
+    resource::ResourceVector,
 };
 
 use crate::{

@@ -11,16 +11,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use kube_batch_api::{
-    column::{ClassIdx, Dim, NodeIdx, TaskIdx},
-    facts::class::PodTemplate,
-    name::Name,
-};
 use kube_batch_framework::{
     candidates::Choice,
     plugin::Capacity,
     session::Session,
     statement::{Savepoint, Statement},
+};
+use kube_batch_model::{
+    column::{ClassIdx, Dim, NodeIdx, TaskIdx},
+    facts::class::PodTemplate,
+    name::Name,
 };
 
 use crate::{

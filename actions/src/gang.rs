@@ -6,17 +6,17 @@
 
 use std::collections::VecDeque;
 
-use kube_batch_api::{
-    column::{ClassIdx, JobIdx, TaskIdx},
-    resource::ResourceVector,
-    status::TaskStatus,
-};
 use kube_batch_framework::{
     candidates::Choice,
     failure::Failure,
     plugin::Capacity,
     session::Session,
     statement::{Savepoint, Statement},
+};
+use kube_batch_model::{
+    column::{ClassIdx, JobIdx, TaskIdx},
+    resource::ResourceVector,
+    status::TaskStatus,
 };
 
 use crate::{budget::Budget, waiting::Unplaceable};

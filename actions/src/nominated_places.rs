@@ -15,13 +15,13 @@ use std::{
     collections::BTreeSet,
 };
 
-use kube_batch_api::{
+use kube_batch_framework::{failure::Failure, plugin::Capacity, session::Session};
+use kube_batch_model::{
     cluster::Cluster,
     column::{JobIdx, NodeIdx, TaskIdx},
     resource::ResourceVector,
     status::{Placement, TaskStatus},
 };
-use kube_batch_framework::{failure::Failure, plugin::Capacity, session::Session};
 
 /// Which nominations may be dropped, and on what terms the job gets a place then.
 #[derive(Clone, Debug)]

@@ -11,11 +11,6 @@
 
 use std::collections::BTreeSet;
 
-use kube_batch_api::{
-    cluster::Cluster,
-    column::{JobIdx, QueueIdx, TaskIdx},
-    decision::EvictReason,
-};
 use kube_batch_framework::{
     cycle::Action,
     foresight::NextCycle,
@@ -24,6 +19,11 @@ use kube_batch_framework::{
     session::Session,
     spec::ActionSpec,
     withheld::Withheld,
+};
+use kube_batch_model::{
+    cluster::Cluster,
+    column::{JobIdx, QueueIdx, TaskIdx},
+    decision::EvictReason,
 };
 
 use crate::{

@@ -8,11 +8,6 @@
 //! waiting task is not placed, and skips a queue after its first failure.
 // Parity: differs, see docs/parity.md#c1 to docs/parity.md#c6.
 
-use kube_batch_api::{
-    cluster::Cluster,
-    column::{JobIdx, TaskIdx},
-    decision::EvictReason,
-};
 use kube_batch_framework::{
     cycle::Action,
     foresight::NextCycle,
@@ -21,6 +16,11 @@ use kube_batch_framework::{
     session::Session,
     spec::ActionSpec,
     withheld::Withheld,
+};
+use kube_batch_model::{
+    cluster::Cluster,
+    column::{JobIdx, TaskIdx},
+    decision::EvictReason,
 };
 
 use crate::{

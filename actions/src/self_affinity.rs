@@ -10,14 +10,14 @@ use std::{
     collections::{BTreeSet, VecDeque},
 };
 
-use kube_batch_api::{
-    column::{ClassIdx, NodeIdx, TaskIdx},
-    resource::ResourceVector,
-};
 use kube_batch_framework::{
     failure::Failure,
     plugin::Capacity,
     statement::{Savepoint, Statement},
+};
+use kube_batch_model::{
+    column::{ClassIdx, NodeIdx, TaskIdx},
+    resource::ResourceVector,
 };
 
 use crate::{

@@ -13,19 +13,19 @@ use std::{
     sync::Arc,
 };
 
-use kube_batch_api::{
-    column::{ClassIdx, DomainIdx, TaskIdx},
-    name::Name,
-    reason::FitReport,
-    resource::ResourceVector,
-    status::TaskStatus,
-};
 use kube_batch_framework::{
     failure::{BestDomain, Failure, NoDomain},
     plugin::Capacity,
     session::Session,
     statement::{Savepoint, Statement},
     topology::{Home, JobLevel, Level, Scope},
+};
+use kube_batch_model::{
+    column::{ClassIdx, DomainIdx, TaskIdx},
+    name::Name,
+    reason::FitReport,
+    resource::ResourceVector,
+    status::TaskStatus,
 };
 
 use crate::{

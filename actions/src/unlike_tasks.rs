@@ -10,12 +10,12 @@ use std::{
     collections::{BTreeMap, VecDeque},
 };
 
-use kube_batch_api::{
-    column::{ClassIdx, Dim, JobIdx, NodeIdx, TaskIdx},
-    resource::Request,
-};
 use kube_batch_framework::{
     candidates::Choice, plugin::Capacity, session::Session, statement::Statement,
+};
+use kube_batch_model::{
+    column::{ClassIdx, Dim, JobIdx, NodeIdx, TaskIdx},
+    resource::Request,
 };
 
 use crate::{

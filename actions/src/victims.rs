@@ -29,17 +29,17 @@ mod whole_jobs;
 
 use std::collections::VecDeque;
 
-use kube_batch_api::{
-    column::{CompositeIdx, JobIdx, TaskIdx},
-    composites::Child,
-    resource::ResourceVector,
-};
 use kube_batch_framework::{
     foresight::{Foreseen, NextCycle},
     order::NextTurn,
     reservations::Finds,
     session::Session,
     topology::Scope,
+};
+use kube_batch_model::{
+    column::{CompositeIdx, JobIdx, TaskIdx},
+    composites::Child,
+    resource::ResourceVector,
 };
 
 use self::{

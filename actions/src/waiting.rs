@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use kube_batch_api::{
+use kube_batch_framework::statement::Statement;
+use kube_batch_model::{
     cluster::Cluster,
     column::{ClassIdx, CompositeIdx, JobIdx, TaskIdx},
 };
-use kube_batch_framework::statement::Statement;
 
 /// The tasks that each job has still to try in this action, in task order.
 pub(crate) type WaitingByJob = BTreeMap<JobIdx, VecDeque<TaskIdx>>;

@@ -14,28 +14,15 @@ use k8s_openapi::{
         CustomResourceSubresourceStatus, CustomResourceSubresources, CustomResourceValidation,
         JSONSchemaProps,
     },
-    apimachinery::pkg::{
-        api::resource::Quantity,
-        apis::meta::v1::{ObjectMeta, Time},
-    },
+    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
 use kube::core::Resource;
+use kube_batch_model::{
+    api_version::ApiVersion,
+    object_status::{PodGroupStatus, QueueStatus},
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
-
-use crate::api_version::ApiVersion;
-
-/// Condition type of a PodGroup that cannot start.
-pub const UNSCHEDULABLE: &str = "Unschedulable";
-/// Condition type of a PodGroup with a mistake that does not keep it from starting.
-pub const MISCONFIGURED: &str = "Misconfigured";
-/// The condition of a PodGroup whose gang was evicted as a whole for one of higher priority, and does not
-/// run again yet.
-pub const PREEMPTED: &str = "Preempted";
-/// The same for a queue that has less than it deserves.
-pub const RECLAIMED: &str = "Reclaimed";
-/// The reason of both.
-pub const GANG_EVICTED: &str = "GangEvicted";
 
 /// Pods that start together or not at all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -58,62 +45,6 @@ pub struct PodGroupSpec {
     pub priority_class_name: String,
 }
 
-/// What the scheduler last saw of a PodGroup.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PodGroupStatus {
-    /// Pending: fewer than the minimum have a place. Running: at least the minimum have one.
-    /// Unknown: some run, but the minimum cannot be reached. Completed: all pods have finished.
-    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
-    pub phase: String,
-    /// The latest observations, one for each type.
-    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<PodGroupCondition>,
-    /// Number of pods that count towards the minimum: those that have a node, and those that finished
-    /// well.
-    #[serde(deserialize_with = "null_is_default")]
-    pub ready: i32,
-    /// Number of pods that run.
-    #[serde(deserialize_with = "null_is_default")]
-    pub running: i32,
-    /// Number of pods that finished well.
-    #[serde(deserialize_with = "null_is_default")]
-    pub succeeded: i32,
-    /// Number of pods that failed.
-    #[serde(deserialize_with = "null_is_default")]
-    pub failed: i32,
-}
-
-/// One observation about a PodGroup.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PodGroupCondition {
-    /// What is observed: Unschedulable, Misconfigured, Preempted or Reclaimed.
-    #[serde(rename = "type", deserialize_with = "null_is_default")]
-    pub type_: String,
-    /// True, False or Unknown.
-    #[serde(deserialize_with = "null_is_default")]
-    pub status: String,
-    /// Id of the scheduling cycle that last changed the status.
-    #[serde(
-        rename = "transitionID",
-        deserialize_with = "null_is_default",
-        skip_serializing_if = "String::is_empty"
-    )]
-    pub transition_id: String,
-    /// When the status last changed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_transition_time: Option<Time>,
-    /// One word for programs, for instance NotEnoughResources, NeverFits, NotEnoughTasks,
-    /// QueueNotFound, QueueCapability, QueueShare, NotTried, VolumeNotReady,
-    /// PriorityClassNotFound or GangEvicted.
-    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
-    pub reason: String,
-    /// What is wrong, in a sentence.
-    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
-    pub message: String,
-}
-
 /// A share of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -134,42 +65,6 @@ pub struct QueueSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "duration_schema")]
     pub min_runtime: Option<String>,
-}
-
-/// What the scheduler last saw of a queue.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct QueueStatus {
-    /// Number of its PodGroups in phase Unknown.
-    #[serde(deserialize_with = "null_is_default")]
-    pub unknown: i32,
-    /// Number of its PodGroups in phase Pending.
-    #[serde(deserialize_with = "null_is_default")]
-    pub pending: i32,
-    /// Number of its PodGroups in phase Running.
-    #[serde(deserialize_with = "null_is_default")]
-    pub running: i32,
-    /// What its pods hold.
-    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "resource_list_schema")]
-    pub allocated: BTreeMap<String, Quantity>,
-    /// What it deserves: its part of the cluster by weight, with what other queues do not request, but
-    /// at most what its own pods request and its capability.
-    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "resource_list_schema")]
-    pub deserved: BTreeMap<String, Quantity>,
-    /// Its part of the cluster by weight alone, whatever this and the other queues request.
-    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "resource_list_schema")]
-    pub fair_share: BTreeMap<String, Quantity>,
-    /// What is kept free for the job of the queue that has a reservation.
-    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "resource_list_schema")]
-    pub reserved: BTreeMap<String, Quantity>,
-    /// The largest part of its deserved amount that is allocated, over all resources, as a
-    /// decimal number.
-    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
-    pub share: String,
 }
 
 fn is_zero(number: &i32) -> bool {
@@ -203,6 +98,85 @@ fn duration_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         "maxLength": 32,
         "pattern": r"^(0|([0-9]+(\.[0-9]+)?(ms|s|m|h))+)$",
     })
+}
+
+/// What the schemas say of statuses. The statuses themselves are in the model, which knows no schemas.
+mod schema {
+    use std::collections::BTreeMap;
+
+    use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Time};
+    use schemars::JsonSchema;
+    use serde::Serialize;
+
+    /// What the scheduler last saw of a PodGroup.
+    #[derive(Default, Serialize, JsonSchema)]
+    #[serde(rename_all = "camelCase", default)]
+    pub(super) struct PodGroupStatus {
+        /// Pending: fewer than the minimum have a place. Running: at least the minimum have one.
+        /// Unknown: some run, but the minimum cannot be reached. Completed: all pods have finished.
+        phase: String,
+        /// The latest observations, one for each type.
+        conditions: Vec<PodGroupCondition>,
+        /// Number of pods that count towards the minimum: those that have a node, and those that finished
+        /// well.
+        ready: i32,
+        /// Number of pods that run.
+        running: i32,
+        /// Number of pods that finished well.
+        succeeded: i32,
+        /// Number of pods that failed.
+        failed: i32,
+    }
+
+    /// One observation about a PodGroup.
+    #[derive(Default, Serialize, JsonSchema)]
+    #[serde(rename_all = "camelCase", default)]
+    pub(super) struct PodGroupCondition {
+        /// What is observed: Unschedulable, Misconfigured, Preempted or Reclaimed.
+        #[serde(rename = "type")]
+        type_: String,
+        /// True, False or Unknown.
+        status: String,
+        /// Id of the scheduling cycle that last changed the status.
+        #[serde(rename = "transitionID")]
+        transition_id: String,
+        /// When the status last changed.
+        last_transition_time: Option<Time>,
+        /// One word for programs, for instance NotEnoughResources, NeverFits, NotEnoughTasks,
+        /// QueueNotFound, QueueCapability, QueueShare, NotTried, VolumeNotReady,
+        /// PriorityClassNotFound or GangEvicted.
+        reason: String,
+        /// What is wrong, in a sentence.
+        message: String,
+    }
+
+    /// What the scheduler last saw of a queue.
+    #[derive(Default, Serialize, JsonSchema)]
+    #[serde(rename_all = "camelCase", default)]
+    pub(super) struct QueueStatus {
+        /// Number of its PodGroups in phase Unknown.
+        unknown: i32,
+        /// Number of its PodGroups in phase Pending.
+        pending: i32,
+        /// Number of its PodGroups in phase Running.
+        running: i32,
+        /// What its pods hold.
+        #[schemars(schema_with = "super::resource_list_schema")]
+        allocated: BTreeMap<String, Quantity>,
+        /// What it deserves: its part of the cluster by weight, with what other queues do not request, but
+        /// at most what its own pods request and its capability.
+        #[schemars(schema_with = "super::resource_list_schema")]
+        deserved: BTreeMap<String, Quantity>,
+        /// Its part of the cluster by weight alone, whatever this and the other queues request.
+        #[schemars(schema_with = "super::resource_list_schema")]
+        fair_share: BTreeMap<String, Quantity>,
+        /// What is kept free for the job of the queue that has a reservation.
+        #[schemars(schema_with = "super::resource_list_schema")]
+        reserved: BTreeMap<String, Quantity>,
+        /// The largest part of its deserved amount that is allocated, over all resources, as a
+        /// decimal number.
+        share: String,
+    }
 }
 
 macro_rules! shell {
@@ -350,7 +324,7 @@ fn pod_group_definition(version: ApiVersion) -> CustomResourceDefinition {
             ],
         },
         schema_of::<PodGroupSpec>(),
-        schema_of::<PodGroupStatus>(),
+        schema_of::<schema::PodGroupStatus>(),
     )
 }
 
@@ -413,7 +387,7 @@ fn queue_definition(version: ApiVersion) -> CustomResourceDefinition {
             ],
         },
         spec,
-        schema_of::<QueueStatus>(),
+        schema_of::<schema::QueueStatus>(),
     )
 }
 
@@ -563,6 +537,8 @@ fn remove_noise(schema: &mut serde_json::Map<String, serde_json::Value>) {
 
 #[cfg(test)]
 mod tests {
+    use kube_batch_model::object_status::PodGroupCondition;
+
     use super::*;
 
     #[test]
@@ -634,5 +610,40 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn schemas_have_the_fields_of_statuses() {
+        let condition = PodGroupCondition {
+            transition_id: "1".to_owned(),
+            last_transition_time: Some(jiff::Timestamp::UNIX_EPOCH),
+            reason: "r".to_owned(),
+            message: "m".to_owned(),
+            ..PodGroupCondition::default()
+        };
+        let (phase, conditions) = ("Pending".to_owned(), vec![condition]);
+        let group = PodGroupStatus { phase, conditions, ..PodGroupStatus::default() };
+        let amounts = || [("cpu".to_owned(), "1".to_owned())].into();
+        let queue = QueueStatus {
+            allocated: amounts(),
+            deserved: amounts(),
+            fair_share: amounts(),
+            reserved: amounts(),
+            share: "1".to_owned(),
+            ..QueueStatus::default()
+        };
+        let fields = |schema: JSONSchemaProps| {
+            schema.properties.expect("fields").into_keys().collect::<Vec<_>>()
+        };
+        let written = |status: serde_json::Value| {
+            status.as_object().expect("fields").keys().cloned().collect::<Vec<_>>()
+        };
+        let condition = serde_json::json!(group.conditions[0]);
+        assert_eq!(
+            fields(schema_of::<schema::PodGroupStatus>()),
+            written(serde_json::json!(group))
+        );
+        assert_eq!(fields(schema_of::<schema::PodGroupCondition>()), written(condition));
+        assert_eq!(fields(schema_of::<schema::QueueStatus>()), written(serde_json::json!(queue)));
     }
 }

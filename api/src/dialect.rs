@@ -1,10 +1,10 @@
 //! Dialects: the kinds of PodGroups that users and controllers create, one file each.
 //!
-//! A dialect defines which objects the scheduler watches, how it reads them as facts, and what it writes to
-//! their status. The rest of the scheduler uses only the facts:
-//! [`GroupFacts`](crate::facts::group::GroupFacts) and [`QueueFacts`](crate::facts::queue::QueueFacts).
-//! To add a dialect, write its file and add it to [`ApiVersion`], to [`ApiVersion::spec`] below, and to the
-//! macro [`with_version`](crate::with_version). If pods name its PodGroups in a new field, add that to
+//! A dialect defines which objects the scheduler watches, and how it reads them as facts. The rest of the scheduler uses only the facts:
+//! [`GroupFacts`](kube_batch_model::facts::group::GroupFacts) and [`QueueFacts`](kube_batch_model::facts::queue::QueueFacts).
+//! To add a dialect, write its file and add it to [`ApiVersion`], to [`spec`] below, and to the
+//! macro [`with_version`](crate::with_version). What its status says is in the file of the same name in
+//! `model/src/dialect/`. If pods name its PodGroups in a new field, add that to
 //! [`membership`](crate::membership).
 //!
 //! A dialect has no effect in a cluster that does not serve its API.
@@ -14,43 +14,39 @@ mod kubernetes;
 mod object;
 mod own;
 mod spec;
-mod status;
 mod volcano;
 
 pub use self::{
     coscheduling::GroupSpec as CoschedulingGroupSpec,
     object::{GroupOf, QueueOf, RawObject},
     spec::{Dialect, DialectSpec, Patch},
-    status::Transition,
     volcano::GroupSpec as VolcanoGroupSpec,
 };
-use crate::{
-    api_version::ApiVersion,
-    naming::{COMPOSITE, Naming, POD},
-};
+use crate::naming::{COMPOSITE, Naming, POD};
 
-impl ApiVersion {
-    /// The dialect of its objects, and where they are.
-    pub const fn spec(self) -> &'static DialectSpec {
-        match self {
-            Self::Kubernetes => &kubernetes::SPEC,
-            Self::Coscheduling => &coscheduling::SPEC,
-            Self::Volcano => &volcano::SPEC,
-            Self::V1Alpha1 => &own::V1ALPHA1,
-            Self::V1Alpha2 => &own::V1ALPHA2,
-        }
-    }
+#[doc(hidden)]
+pub use kube_batch_model::api_version::ApiVersion;
 
-    /// How its objects are read and reported.
-    pub const fn dialect(self) -> &'static dyn Dialect {
-        self.spec().dialect
+/// The dialect of an API, and where its objects are.
+pub const fn spec(version: ApiVersion) -> &'static DialectSpec {
+    match version {
+        ApiVersion::Kubernetes => &kubernetes::SPEC,
+        ApiVersion::Coscheduling => &coscheduling::SPEC,
+        ApiVersion::Volcano => &volcano::SPEC,
+        ApiVersion::V1Alpha1 => &own::V1ALPHA1,
+        ApiVersion::V1Alpha2 => &own::V1ALPHA2,
     }
+}
+
+/// How the objects of an API are read, and how their status is written.
+pub const fn of(version: ApiVersion) -> &'static dyn Dialect {
+    spec(version).dialect
 }
 
 /// All kinds of objects that name a queue for themselves, each with its resource: plural and API group, as in
 /// RBAC and `kubectl`.
 pub fn kinds() -> impl Iterator<Item = (&'static str, Naming)> {
-    let groups = ApiVersion::ALL.into_iter().map(ApiVersion::spec);
+    let groups = ApiVersion::ALL.into_iter().map(spec);
     let groups = groups.map(|dialect| (dialect.groups, dialect.naming));
     groups.chain([("compositepodgroups.scheduling.k8s.io", COMPOSITE), ("pods", POD)])
 }
@@ -65,8 +61,8 @@ macro_rules! with_version {
     };
     (@each $version:expr, $number:ident => $body:expr; $($variant:ident)*) => {
         match $version {
-            $($crate::api_version::ApiVersion::$variant => {
-                const $number: u8 = $crate::api_version::ApiVersion::$variant as u8;
+            $($crate::dialect::ApiVersion::$variant => {
+                const $number: u8 = $crate::dialect::ApiVersion::$variant as u8;
                 $body
             })*
         }

@@ -2,29 +2,8 @@
 #![warn(missing_docs)]
 #![warn(clippy::wildcard_enum_match_arm)]
 
-pub mod api_version;
-pub mod audit;
-pub mod cluster;
-pub mod column;
-pub mod composites;
 pub mod crd;
-pub mod decision;
-pub mod devices;
 pub mod dialect;
-pub mod duration;
-pub mod facts;
-pub mod intern;
-pub mod job_report;
-pub mod matcher_set;
 pub mod membership;
-pub mod name;
 pub mod naming;
-pub mod node_set;
-pub mod physical;
-pub mod quantity;
-pub mod reason;
-pub mod resource;
-pub mod selector;
-mod shards;
-pub mod status;
-pub mod text;
+pub mod read;

@@ -7,7 +7,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
-use crate::membership::QUEUE_LABEL;
+use kube_batch_model::membership::QUEUE_LABEL;
 
 /// A place in an object that may name something. An empty text names nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kube_batch_api::{
+use kube_batch_model::{
     decision::{ClaimChoice, Decision, DeviceChoice, PodRef},
     facts::{
         device::{
@@ -531,7 +531,7 @@ fn own_labels(facts: &TaskFacts) -> impl Iterator<Item = (&Name, &Name)> {
 mod tests {
     use std::sync::Arc;
 
-    use kube_batch_api::intern::InternTable;
+    use kube_batch_model::intern::InternTable;
     use serde_json::json;
 
     use super::*;

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube_batch_api::name::{Name, ObjectKey};
+use kube_batch_model::name::{Name, ObjectKey};
 
 /// A resource version. Versions of one kind are in the order in which they were written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -8,7 +8,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use kube_batch_api::{cluster::Cluster, column::JobIdx, name::JobKey, status::TaskStatus};
+use kube_batch_model::{cluster::Cluster, column::JobIdx, name::JobKey, status::TaskStatus};
 
 use crate::{
     assumed::AfterRejection,
@@ -109,10 +109,10 @@ fn keep_places(Snapshot { cluster, rejected, .. }: &mut Snapshot) {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use kube_batch_api::{
+    use kube_batch_api::crd::PodGroupSpec;
+    use kube_batch_model::{
         api_version::ApiVersion::V1Alpha2,
         column::Ordinal as _,
-        crd::PodGroupSpec,
         decision::{Decision, PodRef},
         membership::BOUND_MINIMUM_ANNOTATION,
         name::ObjectKey,

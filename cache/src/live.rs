@@ -22,7 +22,7 @@ mod splice;
 mod world;
 mod write;
 
-use kube_batch_api::cluster::Cluster;
+use kube_batch_model::cluster::Cluster;
 
 use self::{changed::Changed, follow::Kept};
 use crate::{

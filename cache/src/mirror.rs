@@ -3,7 +3,7 @@
 //! It follows the original in small steps, between which others can change that. After the last step
 //! both are equal, whatever changed meanwhile: what changes after it was copied is copied again.
 
-use kube_batch_api::cluster::Cluster;
+use kube_batch_model::cluster::Cluster;
 
 use crate::{
     assumed::Assumed,
@@ -45,7 +45,7 @@ impl Mirror {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use kube_batch_api::{
+    use kube_batch_model::{
         decision::PodRef,
         facts::node::NodeFacts,
         name::{Name, ObjectKey},

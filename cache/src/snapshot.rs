@@ -19,7 +19,7 @@ use std::{
     sync::Arc,
 };
 
-use kube_batch_api::{
+use kube_batch_model::{
     api_version::{ApiVersion, Join},
     cluster::{Cluster, Nodes, Queues},
     column::{Column, Dim},

@@ -21,9 +21,12 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube_batch_api::{
+    crd::{PodGroupSpec, QueueSpec},
+    dialect::{self, RawObject},
+    read,
+};
+use kube_batch_model::{
     api_version::{ApiVersion, Join, ServedApis},
-    crd::{PodGroupSpec, PodGroupStatus, QueueSpec, QueueStatus},
-    dialect::RawObject,
     facts::{
         FactError,
         class::PodTemplate,
@@ -42,6 +45,7 @@ use kube_batch_api::{
         storage::{ClaimFacts, CsiDriverFacts, CsiNodeFacts, StorageClassFacts, VolumeFacts},
     },
     name::{Name, ObjectKey},
+    object_status::{PodGroupStatus, QueueStatus},
     selector::Labels,
     status::TaskStatus,
 };
@@ -111,7 +115,7 @@ impl Fact for CompositeFacts {
 }
 
 impl Fact for TaskFacts {
-    // Of a pod that is above them, `TaskFacts::from_pod` keeps less.
+    // Of a pod that is above them, `read::pod` keeps less.
     const BOUNDS: Bounds = Bounds::USERS;
 
     fn decides_like(&self, other: &Self) -> bool {
@@ -434,47 +438,47 @@ impl Store {
 
     apply! {
         /// Stores a node.
-        apply_node(node: &Node) => nodes[|f: &NodeFacts| f.name.clone()] = NodeFacts::from_node;
+        apply_node(node: &Node) => nodes[|f: &NodeFacts| f.name.clone()] = read::node;
         /// Stores a namespace.
         apply_namespace(namespace: &Namespace) => namespaces[|f: &NamespaceFacts| f.name.clone()]
-            = NamespaceFacts::from_namespace;
+            = read::namespace;
         /// Stores a PriorityClass.
         apply_priority_class(class: &PriorityClass)
             => priority_classes[|f: &PriorityClassFacts| f.name.clone()]
-            = PriorityClassFacts::from_class;
+            = read::priority_class;
         /// Stores a PodDisruptionBudget.
         apply_budget(budget: &PodDisruptionBudget) => budgets[|f: &BudgetFacts| f.key.clone()]
-            = BudgetFacts::from_budget;
+            = read::budget;
         /// Stores a PersistentVolume.
         apply_volume(volume: &PersistentVolume) => volumes[|f: &VolumeFacts| f.name.clone()]
-            = VolumeFacts::from_volume;
+            = read::volume;
         /// Stores a StorageClass.
         apply_storage_class(class: &StorageClass)
             => storage_classes[|f: &StorageClassFacts| f.name.clone()]
-            = StorageClassFacts::from_class;
+            = read::storage_class;
         /// Stores a ResourceClaim.
         apply_resource_claim(claim: &ResourceClaim)
             => resource_claims[|f: &ResourceClaimFacts| f.key.clone()]
-            = ResourceClaimFacts::from_resource_claim;
+            = read::resource_claim;
         /// Stores a ResourceSlice.
         apply_resource_slice(slice: &ResourceSlice)
-            => resource_slices[|f: &SliceFacts| f.name.clone()] = SliceFacts::from_slice;
+            => resource_slices[|f: &SliceFacts| f.name.clone()] = read::slice;
         /// Stores a DeviceClass.
         apply_device_class(class: &DeviceClass)
-            => device_classes[|f: &DeviceClassFacts| f.name.clone()] = DeviceClassFacts::from_class;
+            => device_classes[|f: &DeviceClassFacts| f.name.clone()] = read::device_class;
         /// Stores a DeviceTaintRule.
         apply_device_taint_rule(rule: &DeviceTaintRule)
             => device_taint_rules[|f: &DeviceTaintRuleFacts| f.name.clone()]
-            = DeviceTaintRuleFacts::from_rule;
+            = read::taint_rule;
         /// Stores a composite PodGroup.
         apply_composite(composite: &CompositePodGroup)
-            => composites[|f: &CompositeFacts| f.key.clone()] = CompositeFacts::from_composite;
+            => composites[|f: &CompositeFacts| f.key.clone()] = read::composite;
         /// Stores a CSINode.
         apply_csi_node(node: &CSINode) => csi_nodes[|f: &CsiNodeFacts| f.name.clone()]
-            = CsiNodeFacts::from_csi_node;
+            = read::csi_node;
         /// Stores a CSIDriver.
         apply_csi_driver(driver: &CSIDriver) => csi_drivers[|f: &CsiDriverFacts| f.name.clone()]
-            = CsiDriverFacts::from_csi_driver;
+            = read::csi_driver;
     }
 
     /// Stores a PersistentVolumeClaim.
@@ -483,7 +487,7 @@ impl Store {
     ///
     /// [`FactError`] if the object is invalid: it is not stored, and the others are not affected.
     pub fn apply_claim(&mut self, claim: &PersistentVolumeClaim) -> Result<Change, FactError> {
-        let facts = ClaimFacts::from_claim(claim)?;
+        let facts = read::claim(claim)?;
         check_size("PersistentVolumeClaim", &facts.key, &facts, claim)?;
         Ok(self.claims.apply(facts.key.clone(), facts.shared(&mut self.interner)))
     }
@@ -507,7 +511,7 @@ impl Store {
         pod: &Pod,
         decided: impl FnOnce(&TaskFacts) -> Option<Name>,
     ) -> Result<Change, FactError> {
-        let mut facts = TaskFacts::from_pod(pod, &mut self.interner)?;
+        let mut facts = read::pod(pod, &mut self.interner)?;
         if let Some(queue) = decided(&facts) {
             facts.bound_queue = Some(queue);
         }
@@ -546,7 +550,7 @@ impl Store {
         spec: &QueueSpec,
         status: Option<&QueueStatus>,
     ) -> Result<Change, FactError> {
-        let facts = QueueFacts::from_parts(version, meta, spec, status)?;
+        let facts = read::queue(version, meta, spec, status)?;
         check_size("Queue", &facts.name, &facts, &(meta, spec, status))?;
         Ok(self.queues.apply((facts.name.clone(), version), facts))
     }
@@ -561,7 +565,7 @@ impl Store {
         version: ApiVersion,
         object: &RawObject,
     ) -> Result<Change, FactError> {
-        let facts = version.dialect().read_group(object, self.interner.prefixes())?;
+        let facts = dialect::of(version).read_group(object, self.interner.prefixes())?;
         let facts = facts.with_short_messages();
         check_size("PodGroup", &facts.key, &facts, object)?;
         Ok(self.groups.apply((facts.key.clone(), version), facts))
@@ -577,7 +581,7 @@ impl Store {
         version: ApiVersion,
         object: &RawObject,
     ) -> Result<Change, FactError> {
-        let facts = version.dialect().read_queue(object)?;
+        let facts = dialect::of(version).read_queue(object)?;
         check_size("Queue", &facts.name, &facts, object)?;
         Ok(self.queues.apply((facts.name.clone(), version), facts))
     }

@@ -7,7 +7,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::{Cluster, Terminating},
     column::{Dim, NodeIdx},
     name::Name,

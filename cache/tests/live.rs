@@ -3,7 +3,14 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
-use kube_batch_api::{
+use kube_batch_api::dialect;
+use kube_batch_cache::{
+    assumed::Assumed,
+    live::LiveSnapshot,
+    snapshot::{Snapshot, SnapshotOptions, take_snapshot},
+    store::Store,
+};
+use kube_batch_model::{
     api_version::ApiVersion,
     decision::{Decision, DeviceChoice, EvictReason, PodRef},
     devices::ExtendedClaim,
@@ -14,12 +21,6 @@ use kube_batch_api::{
     membership::BOUND_QUEUE_ANNOTATION,
     name::{JobKey, Name, ObjectKey},
     reason::JobProblem,
-};
-use kube_batch_cache::{
-    assumed::Assumed,
-    live::LiveSnapshot,
-    snapshot::{Snapshot, SnapshotOptions, take_snapshot},
-    store::Store,
 };
 use proptest::prelude::*;
 use serde::de::DeserializeOwned;
@@ -438,7 +439,7 @@ impl World {
                 });
                 let object = from(json!({"metadata": meta, "spec": spec}));
                 let prefixes: MetadataPrefixes = ["note"].into_iter().collect();
-                let group = version.dialect().read_group(&object, &prefixes);
+                let group = dialect::of(version).read_group(&object, &prefixes);
                 let mut group = group.expect("a group");
                 group.parent = parent.map(|parent| format!("c{parent}").into());
                 self.store.groups.apply((group.key.clone(), version), group);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube_batch_api::text::cut;
+use kube_batch_model::text::cut;
 
 /// The longest message of a [`CompileError`]: it is kept and shown, and may quote what a user wrote.
 const MAX_MESSAGE: usize = 512;

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use kube_batch_api::text::cut;
+use kube_batch_model::text::cut;
 
 /// The type of an expression.
 ///

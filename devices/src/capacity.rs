@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::{
+use kube_batch_model::{
     facts::device::slice::{Capacity, DeviceFacts, RequestPolicy, ValidAmounts},
     name::Name,
     quantity::Quantity,

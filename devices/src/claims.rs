@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kube_batch_api::{
+use kube_batch_model::{
     facts::device::{
         class::DeviceClassFacts,
         request::{AllocationMode, Alternatives, ClaimSpec, ConstraintRule, Selector, Wanted},

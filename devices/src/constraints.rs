@@ -1,6 +1,6 @@
 //! What the devices of a claim must have in common.
 
-use kube_batch_api::{
+use kube_batch_model::{
     facts::device::{
         request::{Constraint, ConstraintRule},
         slice::AttributeValue,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::{column::NodeIdx, facts::device::request::AllocationMode};
+use kube_batch_model::{column::NodeIdx, facts::device::request::AllocationMode};
 
 use crate::{
     claims::Claim,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::column::{NodeIdx, Ordinal};
+use kube_batch_model::column::{NodeIdx, Ordinal};
 
 use crate::{
     inventory::{Device, Inventory},

@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kube_batch_api::{
+use kube_batch_model::{
     devices::{ExtendedClaim, Mapping},
     facts::{
         device::{

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::name::Name;
+use kube_batch_model::name::Name;
 
 use crate::{
     inventory::{Device, Inventory},

@@ -15,7 +15,7 @@ use std::{
 };
 
 use fixedbitset::FixedBitSet;
-use kube_batch_api::{
+use kube_batch_model::{
     column::{Column, NodeIdx, Ordinal},
     facts::{
         device::{

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use kube_batch_api::{
+use kube_batch_model::{
     column::{NodeIdx, Ordinal},
     facts::device::{
         request::{ClaimSpec, ConstraintRule},

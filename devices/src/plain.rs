@@ -3,7 +3,7 @@
 //! Most claims are plain, and most devices: a search would take the first free ones that match. This takes them
 //! without one.
 
-use kube_batch_api::{column::NodeIdx, facts::device::request::AllocationMode};
+use kube_batch_model::{column::NodeIdx, facts::device::request::AllocationMode};
 
 use crate::{
     claims::{Claim, MAX_DEVICES},

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use kube_batch_api::{
+use kube_batch_model::{
     facts::device::claim::{Allocation, ClaimEntry, ClaimSource, ResourceClaimFacts},
     name::{Name, ObjectKey},
 };

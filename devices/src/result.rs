@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use kube_batch_api::{
+use kube_batch_model::{
     facts::{
         device::{
             claim::{Allocation, AllocationConfig, DeviceResult},

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::{
+use kube_batch_model::{
     column::NodeIdx,
     facts::device::{
         DeviceId,

@@ -14,14 +14,14 @@ use std::{
 };
 
 use fixedbitset::FixedBitSet;
-use kube_batch_api::{
+use kube_batch_cel::{Attribute, Device as CelDevice, EvaluationError, Program, Read, Reads};
+use kube_batch_model::{
     column::{Column, Ordinal},
     facts::device::slice::{AttributeValue, DeviceFacts},
     name::Name,
     quantity::Quantity,
     text::cut,
 };
-use kube_batch_cel::{Attribute, Device as CelDevice, EvaluationError, Program, Read, Reads};
 
 use crate::{
     inventory::{Device, Inventory},

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::{
+use kube_batch_model::{
     column::Column,
     facts::device::claim::{Allocation, DeviceResult},
     name::Name,

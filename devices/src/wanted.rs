@@ -9,7 +9,7 @@ use std::{
 };
 
 use fixedbitset::FixedBitSet;
-use kube_batch_api::{
+use kube_batch_model::{
     column::{Column, Ordinal},
     facts::device::{
         class::DeviceClassFacts,

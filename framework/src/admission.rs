@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster,
     column::{Dim, JobIdx, QueueIdx},
     name::Name,
@@ -125,7 +125,7 @@ impl Admission {
 /// Whether the controller of a job's PodGroup creates pods only once it is admitted.
 fn waits_for_admission(cluster: &Cluster, job: JobIdx) -> bool {
     let group = cluster.jobs.group[job].as_ref();
-    group.is_some_and(|group| group.version.dialect().waits_for_admission())
+    group.is_some_and(|group| group.version.statuses().waits_for_admission())
 }
 
 /// What is kept for other PodGroups, for the end of a message; empty if it is nothing.

@@ -2,8 +2,11 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use k8s_openapi::api::core::v1::NodeAffinity;
-use kube_batch_api::{duration, resource::is_extended_resource, selector::problem::is_label_key};
+use kube_batch_model::{
+    duration,
+    resource::is_extended_resource,
+    selector::{node_affinity::NodeAffinity, problem::is_label_key},
+};
 
 /// An argument that a plugin takes.
 #[derive(Clone, Copy, Debug)]

@@ -19,7 +19,7 @@ mod scores;
 
 use std::{cell::Cell, collections::BTreeMap};
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster,
     column::{ClassIdx, Column, ConstraintClassIdx, DomainIdx, NodeIdx, Ordinal, TaskIdx},
     node_set::NodeSet,

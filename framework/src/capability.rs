@@ -10,7 +10,7 @@
 //! [`crate::headroom`].
 // Parity: new, see docs/parity.md#a7.
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster,
     column::{Dim, QueueIdx, TaskIdx},
 };

@@ -1,7 +1,7 @@
 //! A job that is part of composite PodGroups starts once it is ready and each of them is complete.
 // Parity: see docs/parity.md#k8.
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster,
     column::{CompositeIdx, DomainIdx, JobIdx},
     composites::{Child, CompleteGroups, Completeness, Composites},

@@ -1,6 +1,6 @@
 //! To which nodes searches are confined while a statement is open.
 
-use kube_batch_api::{cluster::Cluster, column::JobIdx};
+use kube_batch_model::{cluster::Cluster, column::JobIdx};
 
 use crate::{
     policy::Policy,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube_batch_api::{
+use kube_batch_model::{
     column::{JobIdx, QueueIdx},
     name::{JobKey, Name},
 };

@@ -1,7 +1,7 @@
 //! One scheduling cycle, from a snapshot to decisions.
 
 use jiff::Timestamp;
-use kube_batch_api::cluster::Cluster;
+use kube_batch_model::cluster::Cluster;
 
 use crate::{
     candidates::Search,

@@ -1,6 +1,6 @@
 //! Why a task could not be placed.
 
-use kube_batch_api::{
+use kube_batch_model::{
     column::{Dim, JobIdx, NodeIdx},
     name::{Name, ObjectKey},
     reason::FitReport,

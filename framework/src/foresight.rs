@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster,
     column::{JobIdx, NodeIdx, QueueIdx, TaskIdx},
     status::{Placement, TaskStatus},

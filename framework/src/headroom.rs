@@ -11,7 +11,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster,
     column::{Dim, JobIdx, QueueIdx, TaskIdx},
     facts::group::GroupFacts,
@@ -320,7 +320,7 @@ impl<'a> News<'a> {
             None if self.n_held > 0 => started(self.started.or(self.created).unwrap_or(self.now)),
             Some(Stage::Admitted(since)) if !self.has_ended(since) => Stage::Admitted(since),
             Some(Stage::Admitted(_) | Stage::Lapsed) if !has_pods => Stage::Lapsed,
-            None if !has_pods && group.version.dialect().is_admitted(&group.status) => {
+            None if !has_pods && group.version.statuses().is_admitted(&group.status) => {
                 Stage::Admitted(self.now)
             }
             _ => Stage::Open,

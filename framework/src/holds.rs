@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::column::JobIdx;
+use kube_batch_model::column::JobIdx;
 
 /// How many tasks of a job may have a place.
 #[derive(Clone, Copy, Debug)]

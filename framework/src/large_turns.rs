@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use kube_batch_api::column::{JobIdx, QueueIdx};
+use kube_batch_model::column::{JobIdx, QueueIdx};
 
 use crate::{
     credit::{Credit, Credits},

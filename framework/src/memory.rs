@@ -26,7 +26,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kube_batch_api::{
+use kube_batch_model::{
     decision::EvictReason,
     name::{JobKey, Name},
 };

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube_batch_api::{cluster::Cluster, column::TaskIdx, facts::policy::HIGHEST_USER_PRIORITY};
+use kube_batch_model::{cluster::Cluster, column::TaskIdx, facts::policy::HIGHEST_USER_PRIORITY};
 
 use crate::{reservations::later, session::Session};
 

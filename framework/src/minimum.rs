@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster,
     column::{ClassIdx, Dim, JobIdx},
     name::Name,

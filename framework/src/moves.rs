@@ -1,6 +1,6 @@
 //! Moves of tasks in a session.
 
-use kube_batch_api::{column::TaskIdx, decision::EvictReason, status::Placement};
+use kube_batch_model::{column::TaskIdx, decision::EvictReason, status::Placement};
 
 /// One move of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

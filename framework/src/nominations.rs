@@ -9,7 +9,7 @@
 //! Upstream: none; a pipelined task is forgotten when the cycle ends.
 // Parity: differs, see docs/parity.md#p1-nominations.
 
-use kube_batch_api::{
+use kube_batch_model::{
     column::{JobIdx, TaskIdx},
     decision::Decision,
     reason::Unfit,

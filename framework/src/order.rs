@@ -8,7 +8,7 @@
 
 use std::cmp::Ordering;
 
-use kube_batch_api::column::{Column, JobIdx, Ordinal, QueueIdx};
+use kube_batch_model::column::{Column, JobIdx, Ordinal, QueueIdx};
 
 use crate::{plugin::OrderScope, session::Session};
 

@@ -23,7 +23,7 @@
 
 use std::{cmp::Ordering, ops, sync::Arc, time::Duration};
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster,
     column::{ClassIdx, Column, CompositeIdx, Dim, DomainIdx, JobIdx, NodeIdx, QueueIdx, TaskIdx},
     decision::{ClaimChoice, DeviceChoice},
@@ -43,7 +43,7 @@ use crate::{
 ///
 /// The selectors of other pods that match the class count among the tasks on other nodes: an answer of
 /// [`Dependency::Class`] or [`Dependency::Node`] is the same for all [variants](
-/// kube_batch_api::cluster::Classes::variant_of) of a class.
+/// kube_batch_model::cluster::Classes::variant_of) of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dependency {
     /// The scheduling constraints of the class, but not its request, and the properties of the node
@@ -293,7 +293,7 @@ pub struct Change {
 
 impl Change {
     /// The change in the number of tasks whose resources are charged to the job and its queue: +1, 0
-    /// or -1. See [`TaskStatus::is_held`](kube_batch_api::status::TaskStatus::is_held).
+    /// or -1. See [`TaskStatus::is_held`](kube_batch_model::status::TaskStatus::is_held).
     pub fn held(&self) -> i64 {
         i64::from(self.to.status.is_held()) - i64::from(self.from.status.is_held())
     }
@@ -381,7 +381,7 @@ pub struct ReservationTerms {
 /// A policy that prefers the cheapest node and uses none above a price limit.
 ///
 /// ```
-/// use kube_batch_api::{cluster::Cluster, column::*, reason::Unfit};
+/// use kube_batch_model::{cluster::Cluster, column::*, reason::Unfit};
 /// use kube_batch_framework::{candidates::Search, plugin::*, policy::*, session::Session};
 ///
 /// struct MaxPrice {
@@ -431,7 +431,7 @@ pub struct ReservationTerms {
 /// }
 ///
 /// // Three nodes, with prices 7, 4 and 2, and a class of pods that request nothing.
-/// # use kube_batch_api::{
+/// # use kube_batch_model::{
 /// #     cluster::{Classes, Nodes},
 /// #     facts::{class::PodTemplate, node::NodeFacts},
 /// #     resource::{Dimensions, Ledger},

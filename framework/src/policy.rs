@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, cmp::Ordering, time::Duration};
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster,
     column::{ClassIdx, Column, CompositeIdx, Dim, DomainIdx, JobIdx, QueueIdx, TaskIdx},
     decision::{ClaimChoice, DeviceChoice},

@@ -7,15 +7,14 @@ use std::{
 };
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster,
     column::{JobIdx, QueueIdx, TaskIdx},
-    crd::{PodGroupStatus, QueueStatus},
     decision::{Decision, EvictReason, PodRef},
     dialect::Transition,
     facts::{group::GroupFacts, queue::QueueFacts},
     name::{JobKey, Name},
+    object_status::{PodGroupStatus, QueueStatus},
     reason::{JobProblem, JobWarning},
     resource::{ResourceVector, Share},
     status::TaskStatus,
@@ -29,7 +28,7 @@ use crate::{
 
 mod message;
 
-pub use kube_batch_api::job_report::{JobReport, Phase};
+pub use kube_batch_model::job_report::{JobReport, Phase};
 
 /// The result of a cycle.
 #[derive(Clone, Debug, PartialEq)]
@@ -146,8 +145,9 @@ pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) 
     let mut phases: Vec<BTreeMap<Phase, u32>> = vec![BTreeMap::new(); cluster.queues.facts.len()];
     for (job, report) in cluster.jobs.key.ids().zip(&jobs) {
         if let Some(queue) = cluster.jobs.queue[job].filter(|_| report.group.is_some()) {
-            *phases[kube_batch_api::column::Ordinal::at(queue)].entry(report.phase).or_default() +=
-                1;
+            *phases[kube_batch_model::column::Ordinal::at(queue)]
+                .entry(report.phase)
+                .or_default() += 1;
         }
     }
     let mut evicted = evicted(session);
@@ -362,8 +362,8 @@ const ANNOUNCED_FOR: Duration = Duration::from_secs(1);
 /// Whether it is news that pods of a PodGroup may be created: its controller does not know yet, so that there are
 /// none is no problem.
 fn is_news(group: &GroupFacts, n_tasks: u32, is_admitted: bool) -> bool {
-    let waits = group.version.dialect().waits_for_admission();
-    let is_known = group.version.dialect().is_admitted(&group.status);
+    let waits = group.version.statuses().waits_for_admission();
+    let is_known = group.version.statuses().is_admitted(&group.status);
     n_tasks == 0 && is_admitted && waits && !is_known
 }
 
@@ -412,7 +412,7 @@ fn unplaced(session: &Session, job: JobIdx) -> Unplaced {
     // missing queue is a mistake that users look for on their pods too.
     let has_conditions = cluster.jobs.group[job]
         .as_ref()
-        .is_some_and(|group| group.version.dialect().has_conditions());
+        .is_some_and(|group| group.version.statuses().has_conditions());
     let on_pods = |problem: &&JobProblem| {
         !has_conditions
             || matches!(
@@ -463,7 +463,7 @@ fn waiting_pods(session: &Session, job: JobIdx) -> Vec<PodRef> {
 /// The status a PodGroup should have after a cycle, if it differs from the one it has.
 pub fn next_group_status(report: &JobReport, at: Transition<'_>) -> Option<PodGroupStatus> {
     let group = report.group.as_ref()?;
-    let next = group.version.dialect().next_status(&group.status, report, at);
+    let next = group.version.statuses().next_status(&group.status, report, at);
     (next != group.status).then_some(next)
 }
 
@@ -483,17 +483,14 @@ pub fn eviction_cause(reason: EvictReason, by: &JobKey, queue: &Name) -> String 
 pub fn next_queue_status(report: &QueueReport) -> Option<QueueStatus> {
     let count =
         |phase| i32::try_from(report.groups.get(&phase).copied().unwrap_or(0)).unwrap_or(i32::MAX);
-    let quantities = |amounts: &BTreeMap<String, String>| {
-        amounts.iter().map(|(name, amount)| (name.clone(), Quantity(amount.clone()))).collect()
-    };
     let next = QueueStatus {
         unknown: count(Phase::Unknown),
         pending: count(Phase::Pending),
         running: count(Phase::Running),
-        allocated: quantities(&report.allocated),
-        deserved: quantities(&report.deserved),
-        fair_share: quantities(&report.fair_share),
-        reserved: quantities(&report.reserved),
+        allocated: report.allocated.clone(),
+        deserved: report.deserved.clone(),
+        fair_share: report.fair_share.clone(),
+        reserved: report.reserved.clone(),
         share: report
             .closing
             .as_ref()
@@ -501,6 +498,6 @@ pub fn next_queue_status(report: &QueueReport) -> Option<QueueStatus> {
             .unwrap_or_default(),
     };
     let stored = &report.queue.status;
-    let next = report.queue.version.dialect().next_queue_status(stored, next);
+    let next = report.queue.version.statuses().next_queue_status(stored, next);
     (next != *stored).then_some(next)
 }

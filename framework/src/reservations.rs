@@ -9,7 +9,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use kube_batch_api::{
+use kube_batch_model::{
     column::{JobIdx, NodeIdx, TaskIdx},
     name::{JobKey, Name},
     resource::ResourceVector,

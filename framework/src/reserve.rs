@@ -12,7 +12,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kube_batch_api::{
+use kube_batch_model::{
     audit::Violation,
     column::{Dim, JobIdx, QueueIdx, TaskIdx},
     facts::run_time::RunTime,

@@ -1,7 +1,7 @@
 //! The order of the tasks of a job with roles.
 // Parity: new, see docs/parity.md#k6.
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster,
     column::{JobIdx, TaskIdx},
 };

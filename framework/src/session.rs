@@ -9,7 +9,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::{Cluster, LeftOut},
     column::{ClassIdx, Column, DomainIdx, JobIdx, NodeIdx, TaskIdx},
     composites::{CompleteGroups, Composites},

@@ -16,7 +16,7 @@ use std::{
     sync::Arc,
 };
 
-use kube_batch_api::cluster::Cluster;
+use kube_batch_model::cluster::Cluster;
 
 /// A value that plugins derive from the cluster when a session opens.
 pub trait FromCluster: Any + Send + Sync {
@@ -48,7 +48,7 @@ impl<'c> SessionCache<'c> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kube_batch_api::resource::Dimensions;
+    use kube_batch_model::resource::Dimensions;
 
     struct NumberOfNodes(usize);
 

@@ -9,7 +9,7 @@
 
 use std::{cmp::Reverse, time::Duration};
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster,
     column::{JobIdx, TaskIdx},
     decision::EvictReason,

@@ -13,7 +13,7 @@
 //!
 //! Upstream: `framework/statement.go`, used by preempt only; here every action goes through one.
 
-use kube_batch_api::{
+use kube_batch_model::{
     column::{ClassIdx, JobIdx, NodeIdx, TaskIdx},
     decision::{Decision, EvictReason},
     name::Name,

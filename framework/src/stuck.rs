@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::{Cluster, Terminating},
     column::{NodeIdx, TaskIdx},
     status::{Placement, TaskStatus},

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster,
     column::{Column, JobIdx, Ordinal as _, QueueIdx},
     devices::ClaimDemand,

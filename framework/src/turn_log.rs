@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use kube_batch_api::{
+use kube_batch_model::{
     column::{Column, JobIdx, QueueIdx},
     name::{JobKey, Name},
 };

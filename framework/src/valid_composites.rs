@@ -2,7 +2,7 @@
 //! domains of which all must be in one.
 // Parity: see docs/parity.md#k8.
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster, column::JobIdx, composites::Composites, facts::composite::CompositeFacts,
     name::Name, reason::JobProblem,
 };

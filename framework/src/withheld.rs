@@ -8,7 +8,7 @@
 //! further jobs withhold nothing.
 // Parity: new, see docs/parity.md#a9.
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster,
     column::{Column, Dim, JobIdx, Ordinal, QueueIdx, TaskIdx},
     resource::ResourceVector,

@@ -4,7 +4,7 @@
 
 #![no_main]
 
-use kube_batch_api::facts::FactError;
+use kube_batch_model::facts::FactError;
 use kube_batch_cache::snapshot::{SnapshotOptions, take_snapshot};
 use kube_batch_manifest::{
     defaults,

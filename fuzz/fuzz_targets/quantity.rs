@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use kube_batch_api::quantity::Quantity;
+use kube_batch_model::quantity::Quantity;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

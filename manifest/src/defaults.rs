@@ -12,7 +12,7 @@ use k8s_openapi::{
         apis::meta::v1::{LabelSelector, LabelSelectorRequirement, Time},
     },
 };
-use kube_batch_api::resource::{CPU, MEMORY};
+use kube_batch_model::resource::{CPU, MEMORY};
 
 use crate::object::Object;
 

@@ -15,7 +15,11 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kube_batch_api::{
+use kube_batch_cache::{
+    assumed::{Assumed, InFlight},
+    store::Store,
+};
+use kube_batch_model::{
     api_version::ApiVersion,
     decision::PodRef,
     facts::{
@@ -36,10 +40,6 @@ use kube_batch_api::{
     name::{Name, ObjectKey},
     selector::Labels,
     status::TaskStatus,
-};
-use kube_batch_cache::{
-    assumed::{Assumed, InFlight},
-    store::Store,
 };
 use serde::{Deserialize, Serialize};
 
@@ -317,7 +317,7 @@ impl Loader {
 
 #[cfg(test)]
 mod tests {
-    use kube_batch_api::{decision::ClaimChoice, facts::device::DeviceId};
+    use kube_batch_model::{decision::ClaimChoice, facts::device::DeviceId};
     use serde_json::json;
 
     use super::*;

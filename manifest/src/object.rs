@@ -19,7 +19,11 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube_batch_api::{api_version::ApiVersion, crd::v1alpha2, dialect::RawObject, name::ObjectKey};
+use kube_batch_api::{
+    crd::v1alpha2,
+    dialect::{self, RawObject},
+};
+use kube_batch_model::{api_version::ApiVersion, name::ObjectKey};
 use kube_batch_yaml::{Located, Problem, Problems, suggest};
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -286,7 +290,8 @@ impl Kind {
 
     /// The APIs of PodGroups, or those of queues.
     fn versions(self) -> impl Iterator<Item = ApiVersion> {
-        let has_kind = move |v: &ApiVersion| self == Self::PodGroup || v.spec().queues.is_some();
+        let has_kind =
+            move |v: &ApiVersion| self == Self::PodGroup || dialect::spec(*v).queues.is_some();
         ApiVersion::ALL.into_iter().filter(has_kind)
     }
 

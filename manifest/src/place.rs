@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use kube_batch_api::facts::FactError;
+use kube_batch_model::facts::FactError;
 use kube_batch_yaml::{Limits, Located, Position, Problem, Stream, Value};
 
 use crate::{

@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
 };
 
-use kube_batch_api::{facts::FactError, name::ObjectKey};
+use kube_batch_model::{facts::FactError, name::ObjectKey};
 use kube_batch_yaml::{MAX_PROBLEMS, Problem};
 
 use crate::{

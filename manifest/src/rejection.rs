@@ -12,13 +12,18 @@ use k8s_openapi::{
     api::core::v1::{Affinity, Container, PodAffinityTerm, PodSpec, TopologySpreadConstraint},
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::LabelSelector},
 };
-use kube_batch_api::{
-    facts::affinity::affinity_terms,
+use kube_batch_api::read::{
+    affinity::affinity_terms,
+    selector::{label_selector_problem, node_affinity},
+};
+use kube_batch_model::{
     quantity::Quantity as Amount,
     resource::is_extended_resource,
-    selector::problem::{
-        SelectorProblem as Problem, is_label_key, label_selector_problem, labels_problem,
-        node_affinity_problems, preference_weight_problem,
+    selector::{
+        node_affinity::node_affinity_problems,
+        problem::{
+            SelectorProblem as Problem, is_label_key, labels_problem, preference_weight_problem,
+        },
     },
 };
 
@@ -61,7 +66,8 @@ fn spec_problems(spec: &PodSpec) -> Vec<Problem> {
 }
 
 fn affinity_problems(affinity: &Affinity) -> Vec<Problem> {
-    let of_nodes = affinity.node_affinity.iter().flat_map(node_affinity_problems);
+    let of_nodes = affinity.node_affinity.iter().map(node_affinity);
+    let of_nodes = of_nodes.flat_map(|affinity| node_affinity_problems(&affinity));
     let mut found: Vec<Problem> = of_nodes.map(|problem| problem.under("nodeAffinity")).collect();
     for term in affinity_terms(affinity) {
         let weight = term.weight;

@@ -9,7 +9,8 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube_batch_api::{membership::named_groups, selector::problem::SelectorProblem as Problem};
+use kube_batch_api::membership::named_groups;
+use kube_batch_model::selector::problem::SelectorProblem as Problem;
 
 use crate::{object::Object, pods::pod_parts};
 

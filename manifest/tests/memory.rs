@@ -1,7 +1,6 @@
 //! Reading needs little more memory than the text. This is the only test of its process, since
 //! the peak is measured for the whole process.
 
-use kube_batch_api::facts::FactError;
 use kube_batch_manifest::{
     diagnostic::Diagnostic,
     dump::Dump,
@@ -9,6 +8,7 @@ use kube_batch_manifest::{
     place::Place,
     reader::{Reader, Sink},
 };
+use kube_batch_model::facts::FactError;
 
 struct Counted(usize);
 

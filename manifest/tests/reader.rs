@@ -2,7 +2,6 @@
 
 use std::{fs, path::PathBuf};
 
-use kube_batch_api::facts::FactError;
 use kube_batch_cache::{assumed::Assumed, store::Store};
 use kube_batch_manifest::{
     diagnostic::Diagnostic,
@@ -13,6 +12,7 @@ use kube_batch_manifest::{
     render::{Paint, render},
     source::{Source, collect_sources},
 };
+use kube_batch_model::facts::FactError;
 
 /// Records all objects and problems; accepts the objects that the store accepts.
 #[derive(Default)]

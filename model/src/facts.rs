@@ -4,7 +4,6 @@
 //! that cannot be parsed gives a [`FactError`] with the object and the field; the caller skips that
 //! object only.
 
-pub mod affinity;
 pub mod class;
 pub mod composite;
 pub mod device;
@@ -12,7 +11,6 @@ pub mod extended;
 pub mod gang_annotations;
 pub mod group;
 pub mod group_refs;
-pub mod limits;
 pub mod metadata;
 pub mod node;
 pub mod pod;
@@ -25,15 +23,9 @@ pub mod size;
 pub mod storage;
 pub mod topology;
 
-use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    name::{Name, ObjectKey},
-    resource::AmountError,
-    text::shortened,
-};
+use crate::{name::Name, resource::AmountError, text::shortened};
 
 /// Why an object cannot be used. The object is skipped, nothing else.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,7 +55,8 @@ impl FactError {
         }
     }
 
-    fn amount(object: impl ToString, field: impl Into<String>, error: &AmountError) -> Self {
+    /// An amount of a field that cannot be read.
+    pub fn amount(object: impl ToString, field: impl Into<String>, error: &AmountError) -> Self {
         use std::error::Error;
         let mut problem = error.to_string();
         if let Some(source) = error.source() {
@@ -71,30 +64,6 @@ impl FactError {
         }
         Self::new(object, field, problem)
     }
-}
-
-/// Namespace and name of an object.
-///
-/// # Errors
-///
-/// [`FactError`] if there is no name.
-pub fn object_key(kind: &str, meta: &ObjectMeta) -> Result<ObjectKey, FactError> {
-    match meta.name.as_deref() {
-        Some(name) if !name.is_empty() => {
-            Ok(ObjectKey::new(meta.namespace.as_deref().unwrap_or_default(), name))
-        }
-        _ => Err(FactError::new(kind, "metadata.name", "is missing")),
-    }
-}
-
-/// The creation time of an object; the Unix epoch if it has none.
-fn created(meta: &ObjectMeta) -> Timestamp {
-    meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
-}
-
-/// The owner that controls an object.
-fn controller(meta: &ObjectMeta) -> Option<&OwnerReference> {
-    meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
 }
 
 /// A controlling owner. Pods without a group that share one are one job.
@@ -106,14 +75,4 @@ pub struct Controller {
     pub kind: Name,
     /// Its name.
     pub name: Name,
-}
-
-impl Controller {
-    fn of(meta: &ObjectMeta) -> Option<Self> {
-        controller(meta).map(|owner| Self {
-            uid: Name::from(owner.uid.as_str()),
-            kind: Name::from(owner.kind.as_str()),
-            name: Name::from(owner.name.as_str()),
-        })
-    }
 }

@@ -113,7 +113,7 @@ impl JobReport {
     /// Reason and message of the condition [`MISCONFIGURED`]: the reason of the first mistake, and all
     /// messages.
     ///
-    /// [`MISCONFIGURED`]: crate::crd::MISCONFIGURED
+    /// [`MISCONFIGURED`]: crate::object_status::MISCONFIGURED
     pub fn misconfigured(&self) -> Option<(&'static str, String)> {
         let messages: Vec<String> = self.warnings.iter().map(ToString::to_string).collect();
         let message = shortened(&messages.join("; ")).into_owned();

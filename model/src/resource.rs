@@ -15,7 +15,6 @@ use std::{
     sync::Arc,
 };
 
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -157,12 +156,12 @@ impl ResourceList {
     ///
     /// [`AmountError`] for the first amount that does not parse, is negative or too large: refuse
     /// the object and name the field.
-    pub fn from_map(map: &BTreeMap<String, ApiQuantity>) -> Result<Self, AmountError> {
+    pub fn from_map(map: &BTreeMap<&str, &str>) -> Result<Self, AmountError> {
         let list = Self::of_pod(map)?;
         let too_large = |(name, amount): &(Name, i64)| {
             (*amount > MAX_AMOUNT).then(|| AmountError::TooLarge {
                 name: name.to_string(),
-                text: map[name.as_str()].0.clone(),
+                text: map[name.as_str()].to_owned(),
             })
         };
         list.0.iter().find_map(too_large).map_or(Ok(list), Err)
@@ -175,7 +174,7 @@ impl ResourceList {
     ///
     /// [`AmountError`] for the first amount that does not parse or is negative: refuse the object and name
     /// the field.
-    pub fn of_limits(map: &BTreeMap<String, ApiQuantity>) -> Result<Self, AmountError> {
+    pub fn of_limits(map: &BTreeMap<&str, &str>) -> Result<Self, AmountError> {
         let mut list = Self::of_pod(map)?;
         list.0.iter_mut().for_each(|(_, amount)| *amount = (*amount).min(MAX_AMOUNT));
         Ok(list)
@@ -188,9 +187,9 @@ impl ResourceList {
     ///
     /// [`AmountError`] for the first amount that does not parse or is negative: refuse the object and name
     /// the field.
-    pub fn of_node_resources(map: &BTreeMap<String, ApiQuantity>) -> Result<Self, AmountError> {
+    pub fn of_node_resources(map: &BTreeMap<&str, &str>) -> Result<Self, AmountError> {
         let counted = map.iter().filter(|(name, _)| is_node_resource(name));
-        Self::of_limits(&counted.map(|(name, amount)| (name.clone(), amount.clone())).collect())
+        Self::of_limits(&counted.map(|(name, text)| (*name, *text)).collect())
     }
 
     /// Reads the map of a pod, in which an amount may be of any size: an amount that does not fit into
@@ -199,10 +198,9 @@ impl ResourceList {
     /// # Errors
     ///
     /// [`AmountError`] for the first amount that does not parse or is negative.
-    pub fn of_pod(map: &BTreeMap<String, ApiQuantity>) -> Result<Self, AmountError> {
-        let amount = |(name, quantity): (&String, &ApiQuantity)| {
-            Ok((Name::from(name.as_str()), parse_amount(name, &quantity.0)?))
-        };
+    pub fn of_pod(map: &BTreeMap<&str, &str>) -> Result<Self, AmountError> {
+        let amount =
+            |(name, text): (&&str, &&str)| Ok((Name::from(*name), parse_amount(name, text)?));
         Ok(Self(map.iter().map(amount).collect::<Result<_, _>>()?))
     }
 
@@ -707,11 +705,7 @@ mod tests {
     use super::*;
 
     fn list(amounts: &[(&str, &str)]) -> ResourceList {
-        let map = amounts
-            .iter()
-            .map(|(name, text)| ((*name).to_owned(), ApiQuantity((*text).to_owned())))
-            .collect();
-        ResourceList::from_map(&map).expect("amounts parse")
+        ResourceList::from_map(&amounts.iter().copied().collect()).expect("amounts parse")
     }
 
     #[test]
@@ -779,7 +773,7 @@ mod tests {
     #[test]
     fn a_limit_is_cut_at_the_largest_amount() {
         let of = |text: &str| {
-            let map = BTreeMap::from([("memory".to_owned(), ApiQuantity(text.to_owned()))]);
+            let map = BTreeMap::from([("memory", text)]);
             ResourceList::of_limits(&map).map(|list| list.get("memory"))
         };
         assert_eq!(of("1Ti"), Ok(1 << 40));
@@ -792,7 +786,7 @@ mod tests {
     #[test]
     fn bad_amounts_name_the_resource() {
         let bad = |text: &str| {
-            let map = BTreeMap::from([("cpu".to_owned(), ApiQuantity(text.to_owned()))]);
+            let map = BTreeMap::from([("cpu", text)]);
             ResourceList::from_map(&map).expect_err("bad amount").to_string()
         };
         assert_eq!(bad("1x"), "cannot parse cpu amount");

@@ -5,15 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::{
-    api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm},
-    apimachinery::pkg::apis::meta::v1::LabelSelector as ApiLabelSelector,
-};
 use serde::{Deserialize, Serialize};
 
-use self::problem::{comparison_problem, is_label_key, is_label_value, requirement_problem};
+use self::problem::{comparison_problem, requirement_problem};
 use crate::name::Name;
 
+pub mod node_affinity;
 pub mod problem;
 
 /// Labels, sorted by key.
@@ -91,13 +88,32 @@ impl Requirement {
         Self { key, test: Test::In(vec![value]) }
     }
 
+    /// A requirement on a field of a node; only its name can be selected.
+    pub fn of_field(key: &str, operator: &str, values: &[String]) -> Self {
+        // A node name may be longer than a label value, so it is not checked as one.
+        let names = values.iter().map(|value| Name::from(value.as_str())).collect();
+        let test = match operator {
+            _ if key != NAME || values.len() != 1 => Test::Never,
+            "In" => Test::In(names),
+            "NotIn" => Test::NotIn(names),
+            _ => Test::Never,
+        };
+        Self { key: Name::from(key), test }
+    }
+
     /// `key` has one of these values.
     pub fn one_of(key: Name, values: Vec<Name>) -> Self {
         Self { key, test: Test::In(values) }
     }
 
-    fn parse(key: &str, operator: &str, values: Option<&Vec<String>>) -> Self {
-        let texts = values.map(Vec::as_slice).unwrap_or_default();
+    /// Nothing meets it: it was not understood.
+    pub fn never(key: Name) -> Self {
+        Self { key, test: Test::Never }
+    }
+
+    /// Reads a requirement on a node label, or one on the labels of another object, which has no operators that
+    /// compare numbers.
+    pub fn parse(key: &str, operator: &str, texts: &[String]) -> Self {
         let values = || texts.iter().map(|value| Name::from(value.as_str())).collect();
         let problem = match operator {
             "Gt" | "Lt" => comparison_problem(key, operator, texts),
@@ -117,10 +133,10 @@ impl Requirement {
         Self { key: Name::from(key), test }
     }
 
-    /// The requirement as the API writes it. One that was not understood becomes one that nothing meets.
-    fn to_api(&self) -> NodeSelectorRequirement {
+    /// Operator and values, as the API writes them. One that was not understood becomes one that nothing meets.
+    pub fn parts(&self) -> (&'static str, Option<Vec<String>>) {
         let texts = |values: &[Name]| Some(values.iter().map(ToString::to_string).collect());
-        let (operator, values) = match &self.test {
+        match &self.test {
             Test::In(values) => ("In", texts(values)),
             Test::NotIn(values) => ("NotIn", texts(values)),
             Test::Exists => ("Exists", None),
@@ -128,8 +144,7 @@ impl Requirement {
             Test::Gt(than) => ("Gt", Some(vec![than.to_string()])),
             Test::Lt(than) => ("Lt", Some(vec![than.to_string()])),
             Test::Never => ("In", None),
-        };
-        NodeSelectorRequirement { key: self.key.to_string(), operator: operator.to_owned(), values }
+        }
     }
 
     /// Whether the requirement was understood.
@@ -197,30 +212,6 @@ impl Requirement {
 pub struct LabelSelector(Vec<Requirement>);
 
 impl LabelSelector {
-    /// Reads `matchLabels` and `matchExpressions`.
-    pub fn from_api(selector: &ApiLabelSelector) -> Self {
-        let labels = selector.match_labels.iter().flatten().map(|(key, value)| {
-            if is_label_key(key) && is_label_value(value) {
-                Requirement::equals(Name::from(key.as_str()), Name::from(value.as_str()))
-            } else {
-                Requirement { key: Name::from(key.as_str()), test: Test::Never }
-            }
-        });
-        let expressions = selector.match_expressions.iter().flatten().map(|expression| {
-            match expression.operator.as_str() {
-                // Gt and Lt are for nodes only.
-                "Gt" | "Lt" => Requirement { key: Name::from(&*expression.key), test: Test::Never },
-                operator => {
-                    Requirement::parse(&expression.key, operator, expression.values.as_ref())
-                }
-            }
-        });
-        let mut requirements: Vec<Requirement> = labels.chain(expressions).collect();
-        requirements.sort_unstable();
-        requirements.dedup();
-        Self(requirements)
-    }
-
     /// A selector of these requirements.
     pub fn new(requirements: impl IntoIterator<Item = Requirement>) -> Self {
         let mut requirements: Vec<Requirement> = requirements.into_iter().collect();
@@ -256,6 +247,9 @@ impl LabelSelector {
     }
 }
 
+/// The field of a node that can be selected.
+const NAME: &str = "metadata.name";
+
 /// One alternative of a node selector: labels and fields together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeTerm {
@@ -267,6 +261,19 @@ pub struct NodeTerm {
 }
 
 impl NodeTerm {
+    /// A term with requirements on labels and on fields.
+    pub fn new(
+        expressions: impl IntoIterator<Item = Requirement>,
+        fields: impl IntoIterator<Item = Requirement>,
+    ) -> Self {
+        let fields: Vec<Requirement> = fields.into_iter().collect();
+        let names = fields.iter().filter_map(|field| {
+            let Test::In(names) = &field.test else { return None };
+            (*field.key == *NAME).then(|| names.clone())
+        });
+        Self { expressions: expressions.into_iter().collect(), names: names.collect(), fields }
+    }
+
     /// A term with requirements on labels only.
     pub fn of_labels(requirements: &[Requirement]) -> Self {
         Self { expressions: requirements.to_vec(), fields: Vec::new(), names: Vec::new() }
@@ -275,7 +282,7 @@ impl NodeTerm {
     /// The term that the node of this name matches.
     pub fn of_node(name: &Name) -> Self {
         let names = vec![name.clone()];
-        let field = Requirement::one_of(Name::from("metadata.name"), names.clone());
+        let field = Requirement::one_of(Name::from(NAME), names.clone());
         Self { expressions: Vec::new(), fields: vec![field], names: vec![names] }
     }
 
@@ -288,47 +295,6 @@ impl NodeTerm {
             merge(&mut all.names, &term.names);
         }
         all
-    }
-
-    /// The term as the API writes it.
-    pub fn to_api(&self) -> NodeSelectorTerm {
-        let write = |requirements: &[Requirement]| {
-            let written = requirements.iter().map(Requirement::to_api).collect();
-            (!requirements.is_empty()).then_some(written)
-        };
-        NodeSelectorTerm {
-            match_expressions: write(&self.expressions),
-            match_fields: write(&self.fields),
-        }
-    }
-
-    /// Reads a term.
-    pub fn from_api(term: &NodeSelectorTerm) -> Self {
-        let expressions = term.match_expressions.iter().flatten().map(parse_node_requirement);
-        let fields = term.match_fields.iter().flatten().map(|field| {
-            let one_value = field.values.as_ref().is_some_and(|values| values.len() == 1);
-            let understood = field.key == "metadata.name"
-                && one_value
-                && matches!(field.operator.as_str(), "In" | "NotIn");
-            if understood {
-                // A node name may be longer than a label value, so it is not checked as one.
-                let values =
-                    field.values.iter().flatten().map(|v| Name::from(v.as_str())).collect();
-                let test =
-                    if field.operator == "In" { Test::In(values) } else { Test::NotIn(values) };
-                Requirement { key: Name::from("metadata.name"), test }
-            } else {
-                Requirement { key: Name::from(field.key.as_str()), test: Test::Never }
-            }
-        });
-        let names = term
-            .match_fields
-            .iter()
-            .flatten()
-            .filter(|field| field.key == "metadata.name" && field.operator == "In")
-            .map(|field| field.values.iter().flatten().map(|v| Name::from(v.as_str())).collect())
-            .collect();
-        Self { expressions: expressions.collect(), fields: fields.collect(), names }
     }
 
     /// Whether the node matches the term. An empty term matches nothing.
@@ -371,10 +337,6 @@ fn merge<T: Clone + PartialEq>(all: &mut Vec<T>, more: &[T]) {
     }
 }
 
-fn parse_node_requirement(requirement: &NodeSelectorRequirement) -> Requirement {
-    Requirement::parse(&requirement.key, &requirement.operator, requirement.values.as_ref())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -385,8 +347,8 @@ mod tests {
     }
 
     fn requirement(key: &str, operator: &str, values: &[&str]) -> Requirement {
-        let values = values.iter().map(|v| (*v).to_owned()).collect();
-        Requirement::parse(key, operator, Some(&values))
+        let values: Vec<String> = values.iter().map(|v| (*v).to_owned()).collect();
+        Requirement::parse(key, operator, &values)
     }
 
     #[test]
@@ -412,7 +374,7 @@ mod tests {
     #[test]
     fn an_empty_selector_matches_all_and_an_empty_node_term_nothing() {
         assert!(LabelSelector::default().matches(&labels(&[])));
-        let term = NodeTerm::from_api(&NodeSelectorTerm::default());
+        let term = NodeTerm::new([], []);
         assert!(!term.matches(&Name::from("n1"), &labels(&[])));
     }
 }

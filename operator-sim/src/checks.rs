@@ -3,18 +3,17 @@
 use jiff::Timestamp;
 use k8s_openapi::serde::de::DeserializeOwned;
 use kube_batch::Registry;
-use kube_batch_api::{
-    api_version::ApiVersion::{self, V1Alpha2},
-    crd::v1alpha2,
-    decision::Decision,
-    dialect::RawObject,
-};
+use kube_batch_api::{crd::v1alpha2, dialect::RawObject};
 use kube_batch_cache::{
     assumed::{Assumed, InFlight},
     snapshot::{SnapshotOptions, take_snapshot},
     store::Store,
 };
 use kube_batch_framework::candidates::Search;
+use kube_batch_model::{
+    api_version::ApiVersion::{self, V1Alpha2},
+    decision::Decision,
+};
 use kube_batch_scheduler::conf;
 use serde_json::Value;
 use tokio::time::{Duration, Instant};

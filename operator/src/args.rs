@@ -3,9 +3,9 @@
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
-use kube_batch_api::{api_version::ApiVersion, duration, name::Name};
 use kube_batch_cache::snapshot::SchedulerNames;
 use kube_batch_manifest::object::Kind;
+use kube_batch_model::{api_version::ApiVersion, duration, name::Name};
 
 /// A batch scheduler for Kubernetes: gangs start whole or not at all, queues get their fair share.
 #[derive(Debug, Parser)]

@@ -15,8 +15,8 @@ mod table;
 mod terminal;
 mod test;
 
-pub use kube_batch_api as api;
 pub use kube_batch_framework as framework;
+pub use kube_batch_model as model;
 pub use kube_batch_scheduler::registry::Registry;
 
 pub use self::app::App;

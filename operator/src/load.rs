@@ -7,12 +7,7 @@ use std::{
     path::PathBuf,
 };
 
-use kube_batch_api::{
-    api_version::ApiVersion,
-    facts::{FactError, metadata::MetadataPrefixes},
-    membership::named_groups,
-    name::{Name, ObjectKey},
-};
+use kube_batch_api::{dialect, membership::named_groups};
 use kube_batch_manifest::{
     diagnostic::{Diagnostic, Severity},
     dump::Dump,
@@ -23,6 +18,11 @@ use kube_batch_manifest::{
     rejection::{rejections, wants_admin_access},
     source::collect_sources,
     unsimulated::unsimulated_annotations,
+};
+use kube_batch_model::{
+    api_version::ApiVersion,
+    facts::{FactError, metadata::MetadataPrefixes},
+    name::{Name, ObjectKey},
 };
 use kube_batch_sim::world::World;
 
@@ -206,7 +206,7 @@ impl WorldSink<'_> {
         }
         match object {
             Object::PodGroup(version, group) => {
-                let facts = version.dialect().read_group(group, &MetadataPrefixes::default());
+                let facts = dialect::of(*version).read_group(group, &MetadataPrefixes::default());
                 let Some(queue) = facts.ok().and_then(|facts| facts.queue) else { return };
                 let field = "spec.queue";
                 let error = FactError::new(

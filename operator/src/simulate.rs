@@ -4,9 +4,9 @@ mod tables;
 
 use std::io::{self, Write};
 
-use kube_batch_api::name::Name;
 use kube_batch_cache::snapshot::SnapshotOptions;
 use kube_batch_framework::{candidates::Search, report::JobReport};
+use kube_batch_model::name::Name;
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{
     outcome::{CycleOutcome, Outcome, Peak},

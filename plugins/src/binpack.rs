@@ -18,11 +18,6 @@
 //! as used.
 // Parity: new, see docs/parity.md#f14.
 
-use kube_batch_api::{
-    cluster::Cluster,
-    column::{ClassIdx, Dim, NodeIdx, TaskIdx},
-    resource::Request,
-};
 use kube_batch_framework::{
     arguments::{ArgumentKind, ArgumentSpec, Arguments, ListItems},
     plugin::{
@@ -30,6 +25,11 @@ use kube_batch_framework::{
     },
     session_cache::SessionCache,
     spec::PluginSpec,
+};
+use kube_batch_model::{
+    cluster::Cluster,
+    column::{ClassIdx, Dim, NodeIdx, TaskIdx},
+    resource::Request,
 };
 
 use crate::percent::{EXACT_IN_FLOATS, Lanes, MAX_SCORE, MIN_LANES, N_LANES, floor, percent};

@@ -6,11 +6,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use kube_batch_api::{
+use kube_batch_framework::session_cache::FromCluster;
+use kube_batch_model::{
     cluster::Cluster, column::Column, devices::DeviceDemand, facts::class::PodTemplate,
     matcher_set::MatcherSet,
 };
-use kube_batch_framework::session_cache::FromCluster;
 
 use crate::{
     constraint_classes::{ConstraintClassIdx, ConstraintClasses},

@@ -2,13 +2,13 @@
 //!
 //! Upstream: `plugins/conformance/conformance.go`.
 
-use kube_batch_api::{
-    cluster::Cluster,
-    column::{ClassIdx, TaskIdx},
-};
 use kube_batch_framework::{
     plugin::{Dependencies, OrderScope, Plugin, Proposal, VictimQuestion, VictimScope, Vote},
     spec::PluginSpec,
+};
+use kube_batch_model::{
+    cluster::Cluster,
+    column::{ClassIdx, TaskIdx},
 };
 
 /// Priority classes whose pods are never evicted.

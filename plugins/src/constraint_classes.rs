@@ -4,7 +4,7 @@
 //! is compiled once for each constraint class: pods of one template in a thousand sizes are one
 //! constraint class.
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::{ClassCounts, Cluster},
     column::{ClassIdx, Column, Ordinal, TaskIdx},
     devices::DeviceDemand,
@@ -13,7 +13,7 @@ use kube_batch_api::{
     status::TaskStatus,
 };
 
-pub(crate) use kube_batch_api::column::ConstraintClassIdx;
+pub(crate) use kube_batch_model::column::ConstraintClassIdx;
 
 /// The constraint classes of a snapshot.
 #[derive(Debug, Default)]

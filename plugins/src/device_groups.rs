@@ -6,16 +6,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube_batch_api::{
+use kube_batch_devices::{
+    devices_of_class::DevicesOfClass, hardware::Physical, inventory::Inventory, rows::DeviceIdx,
+};
+use kube_batch_model::{
     column::{Column, NodeIdx, Ordinal},
     facts::device::slice::Capacity,
     name::Name,
 };
-use kube_batch_devices::{
-    devices_of_class::DevicesOfClass, hardware::Physical, inventory::Inventory, rows::DeviceIdx,
-};
 
-kube_batch_api::row_type! {
+kube_batch_model::row_type! {
     /// Row of a group of classes.
     pub(crate) GroupIdx,
     /// Row of a model of devices.

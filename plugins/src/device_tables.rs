@@ -8,7 +8,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use kube_batch_api::{
+use kube_batch_devices::{
+    devices_of_class::DevicesOfClass, extended::class_for, inventory::Inventory,
+    selectors::Selectors, usage::Held, wanted::AllWanted,
+};
+use kube_batch_model::{
     cluster::Cluster,
     column::{Column, Dim, NodeIdx},
     devices::{devices_of_class, physical_devices_of_class},
@@ -22,10 +26,6 @@ use kube_batch_api::{
     },
     name::{Name, ObjectKey},
     resource::{MAX_AMOUNT, ResourceVector},
-};
-use kube_batch_devices::{
-    devices_of_class::DevicesOfClass, extended::class_for, inventory::Inventory,
-    selectors::Selectors, usage::Held, wanted::AllWanted,
 };
 
 use crate::device_groups::Groups;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use kube_batch_api::column::{NodeIdx, Ordinal};
+use kube_batch_model::column::{NodeIdx, Ordinal};
 
 use crate::node_labels::{LabelColumn, Value};
 

@@ -11,11 +11,6 @@
 
 use std::cmp::Ordering;
 
-use kube_batch_api::{
-    cluster::Cluster,
-    column::{ClassIdx, Column, Dim, JobIdx, TaskIdx},
-    resource::{Request, ResourceVector, Share},
-};
 use kube_batch_framework::{
     arguments::ArgumentSpec,
     plugin::{
@@ -24,6 +19,11 @@ use kube_batch_framework::{
     },
     session_cache::SessionCache,
     spec::PluginSpec,
+};
+use kube_batch_model::{
+    cluster::Cluster,
+    column::{ClassIdx, Column, Dim, JobIdx, TaskIdx},
+    resource::{Request, ResourceVector, Share},
 };
 
 /// The plugin `drf`.

@@ -23,7 +23,17 @@ use std::{
     },
 };
 
-use kube_batch_api::{
+use kube_batch_devices::{
+    claims::Claim,
+    inventory::Inventory,
+    long::LongSearches,
+    result::score_of,
+    rows::{DeviceIdx, WantedIdx},
+    search::{Chosen, Devices, InUse, Refusal},
+    usage::Usage,
+};
+use kube_batch_framework::plugin::{Capacity, NodesByDomain};
+use kube_batch_model::{
     cluster::Cluster,
     column::{Column, JobIdx, NodeIdx, TaskIdx},
     decision::DeviceChoice,
@@ -40,16 +50,6 @@ use kube_batch_api::{
     name::{Name, ObjectKey},
     status::TaskStatus,
 };
-use kube_batch_devices::{
-    claims::Claim,
-    inventory::Inventory,
-    long::LongSearches,
-    result::score_of,
-    rows::{DeviceIdx, WantedIdx},
-    search::{Chosen, Devices, InUse, Refusal},
-    usage::Usage,
-};
-use kube_batch_framework::plugin::{Capacity, NodesByDomain};
 
 use self::{
     answers::{KnownDomains, RefusedNodes},

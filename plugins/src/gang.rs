@@ -12,15 +12,6 @@
 
 use std::{cmp::Ordering, collections::BTreeMap, sync::Arc, time::Duration};
 
-use kube_batch_api::{
-    cluster::{Cluster, StatusCounts},
-    column::{ClassIdx, JobIdx, TaskIdx},
-    composites::{Child, Composites},
-    facts::group::RoleFacts,
-    name::{JobKey, Name},
-    reason::JobProblem,
-    status::TaskStatus,
-};
 use kube_batch_framework::{
     arguments::{ArgumentKind, ArgumentSpec, Arguments, ListItems},
     plugin::{
@@ -29,6 +20,15 @@ use kube_batch_framework::{
     policy::TERMINATION_TIMEOUT,
     session_cache::SessionCache,
     spec::PluginSpec,
+};
+use kube_batch_model::{
+    cluster::{Cluster, StatusCounts},
+    column::{ClassIdx, JobIdx, TaskIdx},
+    composites::{Child, Composites},
+    facts::group::RoleFacts,
+    name::{JobKey, Name},
+    reason::JobProblem,
+    status::TaskStatus,
 };
 
 /// The plugin `gang`.

@@ -1,6 +1,6 @@
 //! Which term classes a selector matches.
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster,
     column::{MatcherIdx, Ordinal},
 };

@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster,
     column::{Column, NodeIdx, Ordinal},
     facts::node::NodeFacts,
@@ -19,7 +19,7 @@ use kube_batch_api::{
 
 use kube_batch_framework::plugin::DomainColumn;
 
-kube_batch_api::row_type! {
+kube_batch_model::row_type! {
     /// Number of a label column.
     pub(crate) Key,
     /// Number of a value of one key; a domain of that key.

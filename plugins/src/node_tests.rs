@@ -1,13 +1,13 @@
 //! Selectors over nodes, compiled against the nodes of the session.
 //!
 //! A requirement on a label becomes the set of values that meet it, so that evaluating it for a node
-//! is a look-up in two tables. The operators are evaluated by [`kube_batch_api::selector`].
+//! is a look-up in two tables. The operators are evaluated by [`kube_batch_model::selector`].
 //!
 //! Source: Kubernetes 1.36, `component-helpers/scheduling/corev1/nodeaffinity`.
 
 use std::sync::Arc;
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster,
     column::{NodeIdx, Ordinal},
     facts::class::PodTemplate,

@@ -22,10 +22,6 @@ mod score;
 mod scored_resources;
 mod taint_toleration;
 
-use kube_batch_api::{
-    cluster::Cluster,
-    column::{ClassIdx, NodeIdx, TaskIdx},
-};
 use kube_batch_framework::{
     plugin::{
         Change, Dependencies, Dependency, DomainColumn, OrderScope, Plugin, Scale, ScoreTerm,
@@ -33,6 +29,10 @@ use kube_batch_framework::{
     },
     session_cache::SessionCache,
     spec::PluginSpec,
+};
+use kube_batch_model::{
+    cluster::Cluster,
+    column::{ClassIdx, NodeIdx, TaskIdx},
 };
 
 use self::arguments::NodeOrderArguments;

@@ -12,13 +12,6 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::{
-    cluster::Cluster,
-    column::{ClassIdx, TaskIdx},
-    facts::policy::BudgetFacts,
-    name::Name,
-    status::TaskStatus,
-};
 use kube_batch_framework::{
     arguments::{ArgumentKind, ArgumentSpec, Arguments},
     plugin::{
@@ -27,6 +20,13 @@ use kube_batch_framework::{
     },
     session_cache::SessionCache,
     spec::PluginSpec,
+};
+use kube_batch_model::{
+    cluster::Cluster,
+    column::{ClassIdx, TaskIdx},
+    facts::policy::BudgetFacts,
+    name::Name,
+    status::TaskStatus,
 };
 
 /// The plugin `pdb`.

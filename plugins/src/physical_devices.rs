@@ -5,7 +5,16 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::{
+use kube_batch_devices::{
+    capacity::consumed_by_share,
+    claims::MAX_DEVICES,
+    extended::class_for,
+    hardware::WHOLE,
+    rows::{DeviceIdx, WantedIdx},
+    usage::Held,
+    wanted::Match,
+};
+use kube_batch_model::{
     cluster::Cluster,
     column::{ClassIdx, Dim, TaskIdx},
     devices::{DeviceDemand, counted, devices_of_class, physical_devices_of_class},
@@ -20,15 +29,6 @@ use kube_batch_api::{
     name::{Name, ObjectKey},
     physical::PhysicalRequests,
     resource::MAX_AMOUNT,
-};
-use kube_batch_devices::{
-    capacity::consumed_by_share,
-    claims::MAX_DEVICES,
-    extended::class_for,
-    hardware::WHOLE,
-    rows::{DeviceIdx, WantedIdx},
-    usage::Held,
-    wanted::Match,
 };
 
 use crate::{

@@ -1,11 +1,11 @@
 //! Numbers of pods on nodes, and how placements change them.
 
-use kube_batch_api::{
+use kube_batch_framework::plugin::{Capacity, Change};
+use kube_batch_model::{
     cluster::Cluster,
     column::{NodeIdx, TaskIdx},
     status::{Placement, TaskStatus},
 };
-use kube_batch_framework::plugin::{Capacity, Change};
 
 use crate::constraint_classes::ConstraintClassIdx;
 

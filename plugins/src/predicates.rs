@@ -40,14 +40,6 @@ mod volume_binding;
 mod volume_restrictions;
 mod volume_zone;
 
-use kube_batch_api::{
-    cluster::Cluster,
-    column::{ClassIdx, Column, JobIdx, NodeIdx, TaskIdx},
-    decision::{ClaimChoice, DeviceChoice},
-    name::ObjectKey,
-    node_set::NodeSet,
-    reason::{Inadmissible, Unfit},
-};
 use kube_batch_framework::{
     plugin::{
         Capacity, Change, Dependencies, Dependency, DomainColumn, NodesByDomain, OrderScope,
@@ -55,6 +47,14 @@ use kube_batch_framework::{
     },
     session_cache::SessionCache,
     spec::PluginSpec,
+};
+use kube_batch_model::{
+    cluster::Cluster,
+    column::{ClassIdx, Column, JobIdx, NodeIdx, TaskIdx},
+    decision::{ClaimChoice, DeviceChoice},
+    name::ObjectKey,
+    node_set::NodeSet,
+    reason::{Inadmissible, Unfit},
 };
 
 use self::arguments::PredicatesArguments;

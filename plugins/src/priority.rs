@@ -11,13 +11,13 @@
 
 use std::cmp::Ordering;
 
-use kube_batch_api::{
-    cluster::Cluster,
-    column::{ClassIdx, JobIdx, TaskIdx},
-};
 use kube_batch_framework::{
     plugin::{Dependencies, OrderScope, Plugin, Proposal, VictimQuestion, VictimScope, Vote},
     spec::PluginSpec,
+};
+use kube_batch_model::{
+    cluster::Cluster,
+    column::{ClassIdx, JobIdx, TaskIdx},
 };
 
 /// The plugin `priority`.

@@ -17,12 +17,6 @@
 
 use std::cmp::Ordering;
 
-use kube_batch_api::{
-    cluster::Cluster,
-    column::{ClassIdx, Column, Dim, JobIdx, NodeIdx, QueueIdx, TaskIdx},
-    resource::{Ledger, ResourceVector, Share},
-    status::TaskStatus,
-};
 use kube_batch_framework::{
     arguments::ArgumentSpec,
     plugin::{
@@ -31,6 +25,12 @@ use kube_batch_framework::{
     },
     session_cache::SessionCache,
     spec::PluginSpec,
+};
+use kube_batch_model::{
+    cluster::Cluster,
+    column::{ClassIdx, Column, Dim, JobIdx, NodeIdx, QueueIdx, TaskIdx},
+    resource::{Ledger, ResourceVector, Share},
+    status::TaskStatus,
 };
 
 /// The plugin `proportion`.
@@ -456,7 +456,7 @@ impl Plugin for Proportion {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kube_batch_api::column::Ordinal;
+    use kube_batch_model::column::Ordinal;
     use proptest::prelude::*;
 
     fn divide(claims: &[(u32, i64)], total: i64) -> Vec<i64> {

@@ -9,14 +9,14 @@
 
 use std::time::Duration;
 
-use kube_batch_api::{
-    cluster::Cluster,
-    column::{ClassIdx, TaskIdx},
-};
 use kube_batch_framework::{
     arguments::{ArgumentKind, ArgumentSpec},
     plugin::{Dependencies, OrderScope, Plugin, ReservationTerms, VictimQuestion, VictimScope},
     spec::PluginSpec,
+};
+use kube_batch_model::{
+    cluster::Cluster,
+    column::{ClassIdx, TaskIdx},
 };
 
 /// The plugin `reservation`.

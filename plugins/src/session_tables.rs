@@ -2,11 +2,6 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kube_batch_api::{
-    cluster::Cluster,
-    facts::device::request::{ClaimSpec, Wanted},
-    name::Name,
-};
 use kube_batch_devices::{
     claims::{Claim, Classes},
     inventory::Inventory,
@@ -14,6 +9,11 @@ use kube_batch_devices::{
     search::Devices,
     selectors::{Selectors, budget},
     wanted::AllWanted,
+};
+use kube_batch_model::{
+    cluster::Cluster,
+    facts::device::request::{ClaimSpec, Wanted},
+    name::Name,
 };
 
 use crate::device_tables::DeviceTables;

@@ -9,7 +9,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kube_batch_api::{
+use kube_batch_model::{
     column::{Column, MatcherIdx, NodeIdx},
     facts::class::{SpreadConstraint, Toleration},
     name::Name,
@@ -26,7 +26,7 @@ use crate::{
     topology_counts::matcher_row,
 };
 
-kube_batch_api::row_type! {
+kube_batch_model::row_type! {
     /// Row of a spread count.
     pub(crate) SpreadCountIdx,
     /// Row of a set of eligible nodes.

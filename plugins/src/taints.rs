@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster,
     column::{Column, NodeIdx},
     facts::{
@@ -20,7 +20,7 @@ use kube_batch_api::{
     node_set::NodeSet,
 };
 
-kube_batch_api::row_type! {
+kube_batch_model::row_type! {
     /// Row of a set of taints that some node carries.
     pub(crate) TaintSet,
 }

@@ -6,13 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster, column::Column, facts::class::PodTerms, matcher_set::MatcherSet,
 };
 
 use crate::constraint_classes::{ConstraintClassIdx, ConstraintClasses};
 
-kube_batch_api::row_type! {
+kube_batch_model::row_type! {
     /// Row of a term class.
     pub(crate) TermClassIdx,
 }
@@ -101,7 +101,7 @@ impl TermClasses {
 
 #[cfg(test)]
 mod tests {
-    use kube_batch_api::{
+    use kube_batch_model::{
         column::{MatcherIdx, Ordinal},
         facts::class::{PodMatcher, PodTerm},
     };

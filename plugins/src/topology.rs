@@ -14,20 +14,20 @@ mod resolve;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube_batch_api::{
-    cluster::Cluster,
-    column::{ClassIdx, CompositeIdx, DomainIdx, JobIdx, TaskIdx},
-    facts::topology::TopologyFacts,
-    name::Name,
-    reason::JobProblem,
-    status::{Placement, TaskStatus},
-};
 use kube_batch_framework::{
     arguments::{ArgumentKind, ArgumentSpec, Arguments, ListItems},
     plugin::{Change, Dependencies, OrderScope, Plugin, VictimQuestion, VictimScope},
     session_cache::SessionCache,
     spec::PluginSpec,
     topology::{JobLevel, JobTopology, nodes_that_count},
+};
+use kube_batch_model::{
+    cluster::Cluster,
+    column::{ClassIdx, CompositeIdx, DomainIdx, JobIdx, TaskIdx},
+    facts::topology::TopologyFacts,
+    name::Name,
+    reason::JobProblem,
+    status::{Placement, TaskStatus},
 };
 
 use self::{

@@ -10,12 +10,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kube_batch_api::{
+use kube_batch_framework::plugin::Capacity;
+use kube_batch_model::{
     cluster::Cluster,
     column::{Column, MatcherIdx, NodeIdx},
     facts::class::{PodMatcher, PodTerm, PodTerms},
 };
-use kube_batch_framework::plugin::Capacity;
 
 use crate::{
     compiled::Opening,
@@ -26,7 +26,7 @@ use crate::{
     term_classes::TermClassIdx,
 };
 
-kube_batch_api::row_type! {
+kube_batch_model::row_type! {
     /// Row of a topology count.
     pub(crate) TopologyCountIdx,
 }

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::{Cluster, Storage},
     column::Column,
     facts::{

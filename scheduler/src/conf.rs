@@ -7,11 +7,7 @@
 // Parity: differs, see docs/parity.md#x1.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::NodeAffinity;
 use kube_batch_actions::{allocate, backfill};
-use kube_batch_api::{
-    cluster::Cluster, facts::metadata::MetadataPrefixes, selector::problem::node_affinity_problems,
-};
 use kube_batch_framework::{
     arguments::{ArgumentKind, ArgumentSpec, ArgumentValue, Arguments, ListItems, whole_number},
     candidates::Search,
@@ -21,6 +17,11 @@ use kube_batch_framework::{
     policy::{ConfiguredPlugin, ExtensionPoint, ExtensionPoints, Policy},
     report::Cycle,
     spec::{ActionSpec, PluginSpec},
+};
+use kube_batch_model::{
+    cluster::Cluster,
+    facts::metadata::MetadataPrefixes,
+    selector::node_affinity::{NodeAffinity, node_affinity_problems},
 };
 use kube_batch_plugins::{
     device_totals, drf, gang, nodeorder, physical_requests, predicates, priority, proportion,

@@ -1,11 +1,11 @@
 //! Which plugins and actions a configuration can name.
 
 use kube_batch_actions::{allocate, backfill, preempt, reclaim};
-use kube_batch_api::facts::metadata::MetadataPrefixes;
 use kube_batch_framework::{
     arguments::Arguments,
     spec::{ActionSpec, PluginSpec},
 };
+use kube_batch_model::facts::metadata::MetadataPrefixes;
 use kube_batch_plugins::{
     binpack, conformance, drf, gang, nodeorder, pdb, predicates, priority, proportion, reservation,
     topology,

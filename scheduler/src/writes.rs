@@ -7,23 +7,22 @@
 use std::{cell::LazyCell, collections::BTreeMap, fmt, sync::Arc};
 
 use jiff::Timestamp;
-use kube_batch_api::{
-    api_version::Join,
-    crd::{MISCONFIGURED, UNSCHEDULABLE},
-    crd::{PodGroupStatus, QueueStatus},
-    decision::{ClaimChoice, Decision, DeviceChoice, EvictReason, PodRef},
-    dialect::Transition,
-    facts::{device::claim::ClaimSource, group::GroupFacts, pod::TaskFacts, queue::QueueFacts},
-    name::{JobKey, Name, ObjectKey},
-    reason::{Ignored, JobProblem, REASONS_OF_LOAD},
-    text::shortened,
-};
 use kube_batch_cache::{
     assumed::{Assumed, InFlight},
     store::Store,
 };
 use kube_batch_framework::report::{
     Cycle, JobReport, QueueReport, eviction_cause, next_group_status, next_queue_status,
+};
+use kube_batch_model::{
+    api_version::Join,
+    decision::{ClaimChoice, Decision, DeviceChoice, EvictReason, PodRef},
+    dialect::Transition,
+    facts::{device::claim::ClaimSource, group::GroupFacts, pod::TaskFacts, queue::QueueFacts},
+    name::{JobKey, Name, ObjectKey},
+    object_status::{MISCONFIGURED, PodGroupStatus, QueueStatus, UNSCHEDULABLE},
+    reason::{Ignored, JobProblem, REASONS_OF_LOAD},
+    text::shortened,
 };
 
 /// A decision to be sent.
@@ -452,7 +451,7 @@ fn group_status(
 ) -> Option<StatusWrite> {
     let group = report.group.as_ref()?;
     let next = next_group_status(report, at)?;
-    let dialect = group.version.dialect();
+    let dialect = group.version.statuses();
     let event = |type_: &str, reason, action, why: Option<&(&'static str, String)>| {
         let (_, message) = why?;
         let is_shown = dialect.reports(&group.status, type_, message);

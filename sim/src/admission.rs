@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::name::{Name, ObjectKey};
 use kube_batch_cache::store::Store;
+use kube_batch_model::name::{Name, ObjectKey};
 
 /// Classes that exist in every cluster, and their values.
 const SYSTEM_CLASSES: [(&str, i32); 2] =

@@ -9,9 +9,9 @@ mod positioned;
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::name::{Name, ObjectKey};
 use kube_batch_cache::snapshot::{SchedulerNames, SnapshotOptions};
 use kube_batch_manifest::object::{Kind, Object, Recognised, TypeMeta};
+use kube_batch_model::name::{Name, ObjectKey};
 use kube_batch_scheduler::{
     conf::{self, Conf},
     registry::Registry,

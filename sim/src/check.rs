@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
-use kube_batch_api::{
-    crd::PodGroupStatus,
+use kube_batch_framework::report::Phase;
+use kube_batch_model::{
     facts::pod::TaskFacts,
     name::{Name, ObjectKey},
+    object_status::PodGroupStatus,
     quantity::Quantity as Amount,
     resource::{ResourceVector, Share, Unit},
     status::TaskStatus,
 };
-use kube_batch_framework::report::Phase;
 
 use crate::{
     case::{

@@ -6,8 +6,9 @@ use k8s_openapi::{
     api::resource::v1::{ResourceClaim, ResourceClaimTemplate},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
-use kube_batch_api::{
-    facts::{FactError, device::claim::ResourceClaimFacts},
+use kube_batch_api::read;
+use kube_batch_model::{
+    facts::FactError,
     name::{Name, ObjectKey},
 };
 
@@ -26,7 +27,7 @@ impl ClaimTemplates {
         key: ObjectKey,
         template: &ResourceClaimTemplate,
     ) -> Result<(), FactError> {
-        ResourceClaimFacts::from_resource_claim(&claim_of(template, &key, None))?;
+        read::resource_claim(&claim_of(template, &key, None))?;
         self.0.insert(key, template.clone());
         Ok(())
     }

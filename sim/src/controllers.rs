@@ -15,12 +15,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube_batch_api::{
+use kube_batch_cache::store::Store;
+use kube_batch_manifest::jobset::JobSet;
+use kube_batch_model::{
     facts::FactError,
     name::{Name, ObjectKey},
 };
-use kube_batch_cache::store::Store;
-use kube_batch_manifest::jobset::JobSet;
 
 use self::job::pod_index;
 pub use self::{

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use kube_batch_api::{
-    devices::ExtendedClaim,
-    facts::{device::request::Wanted, pod::TaskFacts},
-};
 use kube_batch_devices::{
     devices_of_class::DevicesOfClass,
     inventory::Inventory,
     selectors::Selectors,
     usage::{Held, Usage},
     wanted::AllWanted,
+};
+use kube_batch_model::{
+    devices::ExtendedClaim,
+    facts::{device::request::Wanted, pod::TaskFacts},
 };
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use kube_batch_api::{
+use kube_batch_model::{
     decision::{DeviceChoice, PodRef},
     facts::{
         device::claim::{ClaimEntry, ClaimSource, DeviceResult, ResourceClaimFacts},

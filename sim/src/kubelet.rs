@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use kube_batch_api::{
+use kube_batch_cache::store::Store;
+use kube_batch_model::{
     facts::pod::TaskFacts, name::Name, resource::ResourceList, status::TaskStatus,
 };
-use kube_batch_cache::store::Store;
 
 /// The pods that no kubelet has admitted yet.
 pub(crate) fn new_pods(store: &Store) -> Vec<Arc<TaskFacts>> {

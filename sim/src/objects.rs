@@ -7,19 +7,17 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube_batch_api::{
-    api_version::ApiVersion,
-    facts::{
-        FactError,
-        pod::{Interner, TaskFacts},
-    },
-    name::{Name, ObjectKey},
-    status::TaskStatus,
-};
+use kube_batch_api::read;
 use kube_batch_manifest::{
     defaults,
     jobset::JobSet,
     object::{Kind, Object},
+};
+use kube_batch_model::{
+    api_version::ApiVersion,
+    facts::{FactError, pod::Interner},
+    name::{Name, ObjectKey},
+    status::TaskStatus,
 };
 
 use serde_json::json;
@@ -258,7 +256,7 @@ impl World {
 fn check_template(controller: &Controller, world: &World) -> Result<(), FactError> {
     let new = NewPod { name: controller.key.name.clone(), index: Some(0) };
     let pod = controller.make_pod(&new, &world.store, controller.created);
-    let facts = TaskFacts::from_pod(&pod, &mut Interner::default());
+    let facts = read::pod(&pod, &mut Interner::default());
     let object = || format!("{} {}", controller.kind.name(), controller.key);
     facts.map(drop).map_err(|error| in_template(&object(), &error))
 }

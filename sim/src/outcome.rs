@@ -6,7 +6,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
-use kube_batch_api::{
+use kube_batch_framework::report::{Cycle, JobReport, Phase, QueueReport};
+use kube_batch_model::{
     column::Dim,
     decision::Decision,
     facts::{node::Taint, pod::TaskFacts},
@@ -14,7 +15,6 @@ use kube_batch_api::{
     resource::{Dimensions, ResourceList, ResourceVector, Unit},
     status::TaskStatus,
 };
-use kube_batch_framework::report::{Cycle, JobReport, Phase, QueueReport};
 use schemars::JsonSchema;
 use serde::Serialize;
 

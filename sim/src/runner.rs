@@ -1,7 +1,7 @@
 //! Runs cases in a simulated cluster.
 
-use kube_batch_api::facts::FactError;
 use kube_batch_framework::candidates::Search;
+use kube_batch_model::facts::FactError;
 use kube_batch_yaml::Problem;
 
 use crate::{

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use kube_batch_api::{cluster::Cluster, resource::Dimensions};
 use kube_batch_framework::{
     candidates::Search,
     memory::{DEFAULT_BUDGET, Memory},
     milestone::Milestone,
     report::Cycle,
 };
+use kube_batch_model::{cluster::Cluster, resource::Dimensions};
 use kube_batch_scheduler::conf::Conf;
 
 use crate::world::World;

@@ -7,7 +7,19 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
-use kube_batch_api::{
+use kube_batch_cache::{
+    assumed::{Assumed, InFlight},
+    durations::Durations,
+    live::LiveSnapshot,
+    snapshot::{Snapshot, SnapshotOptions, take_snapshot},
+    store::Store,
+};
+use kube_batch_framework::report::Cycle;
+use kube_batch_manifest::{
+    dump::Dump,
+    object::{Kind, Served},
+};
+use kube_batch_model::{
     api_version::ServedApis,
     cluster::Cluster,
     decision::{ClaimChoice, Decision, EvictReason},
@@ -21,18 +33,6 @@ use kube_batch_api::{
     name::{JobKey, Name, ObjectKey},
     selector::{Labels, NodeTerm, Requirement},
     status::TaskStatus,
-};
-use kube_batch_cache::{
-    assumed::{Assumed, InFlight},
-    durations::Durations,
-    live::LiveSnapshot,
-    snapshot::{Snapshot, SnapshotOptions, take_snapshot},
-    store::Store,
-};
-use kube_batch_framework::report::Cycle;
-use kube_batch_manifest::{
-    dump::Dump,
-    object::{Kind, Served},
 };
 
 use kube_batch_scheduler::writes::{

@@ -9,13 +9,13 @@ use std::{
 
 use clap::Parser;
 use jiff::Timestamp;
-use kube_batch_api::{cluster::Cluster, decision::Decision, devices::PublishedDevices};
 use kube_batch_cache::{
     assumed::Assumed,
     live::LiveSnapshot,
     snapshot::{SnapshotOptions, take_snapshot},
 };
 use kube_batch_framework::{candidates::Search, memory::Memory, report::Cycle};
+use kube_batch_model::{cluster::Cluster, decision::Decision, devices::PublishedDevices};
 use kube_batch_tests::{
     checker::problems,
     figures::{Figures, peak_mb},

@@ -14,7 +14,6 @@ use std::{
 
 use jiff::Timestamp;
 use kube_batch_actions::{allocate, backfill, preempt, reclaim};
-use kube_batch_api::devices::PublishedDevices;
 use kube_batch_cache::{
     assumed::Assumed,
     snapshot::{SnapshotOptions, take_snapshot},
@@ -23,6 +22,7 @@ use kube_batch_framework::{
     candidates::Search,
     memory::{DEFAULT_BUDGET, Memory},
 };
+use kube_batch_model::devices::PublishedDevices;
 use kube_batch_tests::{
     figures::peak_mb,
     hostile::{Kind, Size, Variant, contents::kinds, decisions_about_others},

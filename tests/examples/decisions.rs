@@ -7,8 +7,8 @@ use std::{
     path::Path,
 };
 
-use kube_batch_api::decision::Decision;
 use kube_batch_framework::{candidates::Search, report::Cycle};
+use kube_batch_model::decision::Decision;
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, runner::run_case_observed};
 use kube_batch_tests::random_cluster::RandomCluster;

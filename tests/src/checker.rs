@@ -16,8 +16,8 @@ mod topology;
 mod victims;
 mod view;
 
-use kube_batch_api::decision::Decision;
 use kube_batch_cache::store::Store;
+use kube_batch_model::decision::Decision;
 use kube_batch_scheduler::conf::Conf;
 
 use self::view::{View, decided_pods};

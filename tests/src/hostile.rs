@@ -15,8 +15,9 @@ use k8s_openapi::{
     api::{core::v1::Pod, policy::v1::PodDisruptionBudget},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube_batch_api::{api_version::ApiVersion, crd::PodGroupSpec, decision::Decision};
+use kube_batch_api::crd::PodGroupSpec;
 use kube_batch_cache::store::Store;
+use kube_batch_model::{api_version::ApiVersion, decision::Decision};
 use serde_json::{Value, json};
 
 /// The namespace of the hostile objects.

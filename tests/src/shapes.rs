@@ -17,7 +17,6 @@ use std::mem;
 
 use jiff::Timestamp;
 use kube_batch_actions::{allocate, backfill, preempt, reclaim};
-use kube_batch_api::{facts::pod::TaskFacts, status::TaskStatus};
 use kube_batch_cache::{
     assumed::Assumed,
     snapshot::{SnapshotOptions, take_snapshot},
@@ -30,6 +29,7 @@ use kube_batch_framework::{
     report::Cycle,
     spec::{ActionSpec, PluginSpec},
 };
+use kube_batch_model::{facts::pod::TaskFacts, status::TaskStatus};
 use kube_batch_plugins::{
     conformance, drf, gang, nodeorder, pdb, predicates, priority, proportion, reservation,
 };

@@ -1,7 +1,7 @@
 //! Small clusters, written as test cases, whose first cycle is compared with a model.
 
-use kube_batch_api::decision::Decision;
 use kube_batch_framework::candidates::Search;
+use kube_batch_model::decision::Decision;
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, simulation::Simulation, world::World};
 use kube_batch_yaml::{Limits, parse};

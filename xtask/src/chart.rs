@@ -8,7 +8,7 @@
 use std::{fs, iter};
 
 use anyhow::{Context, bail, ensure};
-use kube_batch_api::api_version::ApiVersion;
+use kube_batch_model::api_version::ApiVersion;
 use serde_json::Value;
 
 use kube_batch_tests::build::{self, root};

@@ -31,7 +31,7 @@ const TOLERANCE_PERCENT: u64 = 5;
 const COUNTED: &str = "kube_batch_tests::shapes::Shape::first_cycle";
 /// The function whose instructions are not: it compares the ledgers with sums over all tasks, and is not in
 /// a release.
-const NOT_COUNTED: &str = "kube_batch_api::audit::*::audit";
+const NOT_COUNTED: &str = "kube_batch_model::audit::*::audit";
 
 type Counts = BTreeMap<String, u64>;
 

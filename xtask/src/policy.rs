@@ -2,9 +2,9 @@
 
 use kube_batch_api::{
     dialect::kinds,
-    membership::QUEUE_LABEL,
     naming::{Field, Naming, POD},
 };
+use kube_batch_model::membership::QUEUE_LABEL;
 
 /// The generated file: path below the root, and content.
 pub(crate) fn file() -> (String, String) {

@@ -13,31 +13,40 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
+use cargo_metadata::{
+    DependencyKind, Metadata, MetadataCommand, Node, NodeDep, Package, PackageId,
+};
 
 use kube_batch_tests::build::root;
 
 use crate::{chart, codegen, monitoring};
 
 /// The workspace crates that each crate may depend on; see ARCHITECTURE.md.
-const EDGES: [(&str, &[&str]); 17] = [
+const EDGES: [(&str, &[&str]); 18] = [
     ("kube-batch-yaml", &[]),
-    ("kube-batch-api", &[]),
-    ("kube-batch-cache", &["kube-batch-api"]),
-    ("kube-batch-cel", &["kube-batch-api"]),
-    ("kube-batch-devices", &["kube-batch-api", "kube-batch-cel"]),
+    ("kube-batch-model", &[]),
+    ("kube-batch-api", &["kube-batch-model"]),
+    ("kube-batch-cache", &["kube-batch-api", "kube-batch-model"]),
+    ("kube-batch-cel", &["kube-batch-model"]),
+    ("kube-batch-devices", &["kube-batch-cel", "kube-batch-model"]),
     (
         "kube-batch-manifest",
-        &["kube-batch-api", "kube-batch-cache", "kube-batch-cel", "kube-batch-yaml"],
+        &[
+            "kube-batch-api",
+            "kube-batch-cache",
+            "kube-batch-cel",
+            "kube-batch-model",
+            "kube-batch-yaml",
+        ],
     ),
-    ("kube-batch-framework", &["kube-batch-api"]),
-    ("kube-batch-plugins", &["kube-batch-api", "kube-batch-devices", "kube-batch-framework"]),
-    ("kube-batch-actions", &["kube-batch-api", "kube-batch-framework"]),
+    ("kube-batch-framework", &["kube-batch-model"]),
+    ("kube-batch-plugins", &["kube-batch-devices", "kube-batch-framework", "kube-batch-model"]),
+    ("kube-batch-actions", &["kube-batch-framework", "kube-batch-model"]),
     (
         "kube-batch-scheduler",
         &[
             "kube-batch-actions",
-            "kube-batch-api",
+            "kube-batch-model",
             "kube-batch-cache",
             "kube-batch-framework",
             "kube-batch-plugins",
@@ -51,6 +60,7 @@ const EDGES: [(&str, &[&str]); 17] = [
             "kube-batch-cache",
             "kube-batch-devices",
             "kube-batch-framework",
+            "kube-batch-model",
             "kube-batch-manifest",
             "kube-batch-scheduler",
             "kube-batch-yaml",
@@ -63,6 +73,7 @@ const EDGES: [(&str, &[&str]); 17] = [
             "kube-batch-cache",
             "kube-batch-devices",
             "kube-batch-framework",
+            "kube-batch-model",
             "kube-batch-manifest",
             "kube-batch-scheduler",
             "kube-batch-sim",
@@ -76,6 +87,7 @@ const EDGES: [(&str, &[&str]); 17] = [
             "kube-batch-api",
             "kube-batch-cache",
             "kube-batch-framework",
+            "kube-batch-model",
             "kube-batch-scheduler",
         ],
     ),
@@ -86,6 +98,7 @@ const EDGES: [(&str, &[&str]); 17] = [
             "kube-batch-api",
             "kube-batch-cache",
             "kube-batch-framework",
+            "kube-batch-model",
             "kube-batch-manifest",
             "kube-batch-scheduler",
             "kube-batch-sim",
@@ -103,6 +116,7 @@ const EDGES: [(&str, &[&str]); 17] = [
             "kube-batch-api",
             "kube-batch-cache",
             "kube-batch-framework",
+            "kube-batch-model",
             "kube-batch-manifest",
             "kube-batch-plugins",
             "kube-batch-scheduler",
@@ -114,7 +128,20 @@ const EDGES: [(&str, &[&str]); 17] = [
 ];
 
 /// Crates whose code must not use the network, the clock or random numbers.
-const PURE: [&str; 6] = ["cel", "devices", "framework", "plugins", "actions", "scheduler"];
+const PURE: [&str; 7] = ["model", "cel", "devices", "framework", "plugins", "actions", "scheduler"];
+
+/// Crates that know no type of Kubernetes, whatever they depend on.
+const WITHOUT_KUBERNETES: [&str; 6] = [
+    "kube-batch-model",
+    "kube-batch-cel",
+    "kube-batch-devices",
+    "kube-batch-framework",
+    "kube-batch-plugins",
+    "kube-batch-actions",
+];
+
+/// The types of Kubernetes, and what brings them in.
+const KUBERNETES: [&str; 4] = ["k8s-openapi", "kube", "kube-core", "schemars"];
 
 /// Crates of the runtime and the network, which only the binary may use.
 const IMPURE_DEPENDENCIES: [&str; 6] =
@@ -131,6 +158,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     violations.extend(edges(&metadata));
     violations.extend(manifests(&metadata)?);
     violations.extend(pure_crates());
+    violations.extend(without_kubernetes(&metadata));
     violations.extend(cycles::violations(&metadata)?);
     violations.extend(sources()?);
     violations.extend(links()?);
@@ -217,6 +245,33 @@ fn pure_crates() -> Vec<String> {
         }
         if !directory.join("clippy.toml").exists() {
             violations.push(format!("{name}: is pure and needs a clippy.toml with its bans"));
+        }
+    }
+    violations
+}
+
+/// Crates that are compiled with types of Kubernetes although they must know none.
+fn without_kubernetes(metadata: &Metadata) -> Vec<String> {
+    let resolve = metadata.resolve.as_ref().expect("dependencies are resolved");
+    let nodes: BTreeMap<&PackageId, &Node> =
+        resolve.nodes.iter().map(|node| (&node.id, node)).collect();
+    let mut violations = Vec::new();
+    for package in metadata.workspace_packages() {
+        if !WITHOUT_KUBERNETES.contains(&package.name.as_str()) {
+            continue;
+        }
+        let (mut found, mut left) = (BTreeSet::new(), vec![&package.id]);
+        while let Some(id) = left.pop() {
+            let is_normal = |dep: &&NodeDep| {
+                dep.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal)
+            };
+            let deps = nodes[id].deps.iter().filter(is_normal).map(|dep| &dep.pkg);
+            left.extend(deps.filter(|id| found.insert(*id)));
+        }
+        let names = found.into_iter().map(|id| metadata[id].name.as_str());
+        for name in names.filter(|name| KUBERNETES.contains(name)) {
+            violations
+                .push(format!("{}: knows no Kubernetes and may not use {name}", package.name));
         }
     }
     violations

@@ -2,18 +2,18 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use kube_batch_api::{
-    cluster::Cluster,
-    column::{ClassIdx, Dim, JobIdx, NodeIdx, TaskIdx},
-    resource::ResourceVector,
-    status::Placement,
-};
 use kube_batch_framework::{
     failure::{Failure, RefusedGang},
     plugin::Capacity,
     session::Session,
     statement::{Savepoint, Statement},
     topology::Scope,
+};
+use kube_batch_model::{
+    cluster::Cluster,
+    column::{ClassIdx, Dim, JobIdx, NodeIdx, TaskIdx},
+    resource::ResourceVector,
+    status::Placement,
 };
 
 use super::{

@@ -4,8 +4,8 @@
 
 use std::{cmp::Reverse, collections::VecDeque};
 
-use kube_batch_api::column::{JobIdx, TaskIdx};
 use kube_batch_framework::{plugin::Capacity, session::Session, topology::Scope};
+use kube_batch_model::column::{JobIdx, TaskIdx};
 
 use super::{
     attempt::{Attempt, Means, Outcome},

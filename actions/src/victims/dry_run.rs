@@ -1,11 +1,11 @@
 //! Dry runs: whether a task would fit on a node without some of the tasks there.
 
-use kube_batch_api::{
+use kube_batch_framework::{plugin::Capacity, session::Session, statement::Statement};
+use kube_batch_model::{
     column::{NodeIdx, TaskIdx},
     decision::EvictReason,
     resource::ResourceVector,
 };
-use kube_batch_framework::{plugin::Capacity, session::Session, statement::Statement};
 
 /// A node without some of its tasks.
 pub(super) trait DryRun {

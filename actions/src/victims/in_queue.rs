@@ -1,7 +1,7 @@
 //! Victims for a task that a node has room for, but not the capability of its queue: they may be on any node.
 
-use kube_batch_api::column::{NodeIdx, TaskIdx};
 use kube_batch_framework::{plugin::Capacity, statement::Statement};
+use kube_batch_model::column::{NodeIdx, TaskIdx};
 
 use super::{
     dry_run::ResourceDryRun,

@@ -12,15 +12,15 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use kube_batch_api::{
-    cluster::Cluster,
-    column::{ClassIdx, Dim, JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
-};
 use kube_batch_framework::{
     plugin::{Capacity, VictimScope},
     session::{LogPosition, Session},
     statement::Statement,
     topology::ScopeKey,
+};
+use kube_batch_model::{
+    cluster::Cluster,
+    column::{ClassIdx, Dim, JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
 };
 
 use super::{

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use kube_batch_api::column::{JobIdx, TaskIdx};
 use kube_batch_framework::session::Session;
+use kube_batch_model::column::{JobIdx, TaskIdx};
 
 use super::{loss::Bound, policy::VictimPolicy};
 

@@ -4,12 +4,12 @@
 //! resource: the one of which what will be idle is enough for the fewest tasks of the preemptor.
 // Parity: new, see docs/parity.md#p15.
 
-use kube_batch_api::{
+use kube_batch_framework::session::Session;
+use kube_batch_model::{
     cluster::Cluster,
     column::{Dim, JobIdx, QueueIdx, TaskIdx},
     resource::ResourceVector,
 };
-use kube_batch_framework::session::Session;
 
 use super::policy::VictimPolicy;
 

@@ -1,10 +1,10 @@
 //! Minimal sets of victims on one node.
 
-use kube_batch_api::{
+use kube_batch_framework::{plugin::Proposal, session::Session};
+use kube_batch_model::{
     column::{QueueIdx, TaskIdx},
     resource::Share,
 };
-use kube_batch_framework::{plugin::Proposal, session::Session};
 
 use super::{dry_run::DryRun, policy::VictimPolicy};
 

@@ -2,7 +2,7 @@
 
 use std::cmp::{Ordering, Reverse};
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster,
     column::{Column, NodeIdx, TaskIdx},
 };

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 
 use jiff::Timestamp;
-use kube_batch_api::column::{ClassIdx, Dim, NodeIdx, TaskIdx};
 use kube_batch_framework::{plugin::Proposal, session::Session, statement::Statement};
+use kube_batch_model::column::{ClassIdx, Dim, NodeIdx, TaskIdx};
 
 use super::{
     dry_run::{ResourceDryRun, SessionDryRun},

@@ -4,11 +4,11 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use jiff::Timestamp;
-use kube_batch_api::{
+use kube_batch_framework::{plugin::Capacity, statement::Statement};
+use kube_batch_model::{
     column::{NodeIdx, TaskIdx},
     decision::EvictReason,
 };
-use kube_batch_framework::{plugin::Capacity, statement::Statement};
 
 use super::{
     cover::Item,

@@ -8,8 +8,8 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use kube_batch_api::column::{JobIdx, TaskIdx};
 use kube_batch_framework::{plugin::Proposal, session::Session, statement::Statement};
+use kube_batch_model::column::{JobIdx, TaskIdx};
 
 use super::{
     cover::{Cost, Item, cover},

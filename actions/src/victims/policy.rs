@@ -1,14 +1,14 @@
 //! Which tasks an action may evict.
 
-use kube_batch_api::{
-    cluster::Cluster,
-    column::{JobIdx, TaskIdx},
-    decision::EvictReason,
-};
 use kube_batch_framework::{
     plugin::{JobProposal, Proposal},
     session::Session,
     withheld::Withheld,
+};
+use kube_batch_model::{
+    cluster::Cluster,
+    column::{JobIdx, TaskIdx},
+    decision::EvictReason,
 };
 
 /// Which tasks an action may evict, and in which order.

@@ -5,15 +5,15 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use kube_batch_api::{
-    column::{ClassIdx, JobIdx, NodeIdx, TaskIdx},
-    decision::EvictReason,
-    status::Placement,
-};
 use kube_batch_framework::{
     plugin::Capacity,
     session::Session,
     statement::{Savepoint, Statement},
+};
+use kube_batch_model::{
+    column::{ClassIdx, JobIdx, NodeIdx, TaskIdx},
+    decision::EvictReason,
+    status::Placement,
 };
 
 use super::{

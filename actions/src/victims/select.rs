@@ -2,11 +2,11 @@
 
 use std::cmp::Ordering;
 
-use kube_batch_api::{
+use kube_batch_framework::statement::Statement;
+use kube_batch_model::{
     cluster::Cluster,
     column::{NodeIdx, TaskIdx},
 };
-use kube_batch_framework::statement::Statement;
 
 use super::{
     index::{NotIndexed, VictimIndexes},

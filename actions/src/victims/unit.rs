@@ -3,13 +3,13 @@
 use std::cmp::Reverse;
 
 use jiff::Timestamp;
-use kube_batch_api::{
+use kube_batch_framework::{session::Session, statement::Statement};
+use kube_batch_model::{
     cluster::Cluster,
     column::{ClassIdx, Dim, JobIdx, NodeIdx, TaskIdx},
     decision::EvictReason,
     status::{Placement, TaskStatus},
 };
-use kube_batch_framework::{session::Session, statement::Statement};
 
 use super::{cover::Item, limit::Limit, on_node::Preemptor};
 

@@ -7,15 +7,15 @@
 //! room, jobs are evicted for one node at a time.
 // Parity: new, see docs/parity.md#p10 and docs/parity.md#c7.
 
-use kube_batch_api::{
-    cluster::Cluster,
-    column::{Column, JobIdx, NodeIdx, TaskIdx},
-    status::TaskStatus,
-};
 use kube_batch_framework::{
     plugin::{Capacity, JobProposal, Proposal},
     session::Session,
     statement::Statement,
+};
+use kube_batch_model::{
+    cluster::Cluster,
+    column::{Column, JobIdx, NodeIdx, TaskIdx},
+    status::TaskStatus,
 };
 
 use super::{

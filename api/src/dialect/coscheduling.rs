@@ -15,19 +15,15 @@ use serde_json::{Value, json};
 use super::{
     object::RawObject,
     spec::{Dialect, DialectSpec, Patch, no_queues, without},
-    status::{Transition, write_counts},
 };
 use crate::{
-    api_version::ApiVersion,
-    crd::PodGroupStatus,
-    facts::{
-        FactError,
-        group::{GroupFacts, min_member},
-        metadata::MetadataPrefixes,
-        queue::QueueFacts,
-    },
-    job_report::{JobReport, Phase},
     naming::{Class, Naming, QUEUE_IN_METADATA},
+    read::group::{group, min_member, min_resources},
+};
+use kube_batch_model::{
+    api_version::ApiVersion,
+    facts::{FactError, group::GroupFacts, metadata::MetadataPrefixes, queue::QueueFacts},
+    object_status::PodGroupStatus,
 };
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
@@ -66,13 +62,13 @@ impl Dialect for Coscheduling {
     ) -> Result<GroupFacts, FactError> {
         let spec: GroupSpec = object.spec("PodGroup")?;
         let status: Status = object.status("PodGroup")?;
-        let mut facts = GroupFacts::new(
+        let mut facts = group(
             (ApiVersion::Coscheduling, SPEC.naming),
             (&object.metadata, &object.spec),
             prefixes,
         )?;
         facts.min_member = min_member(&facts.key, spec.min_member)?;
-        facts.set_min_resources(spec.min_resources.as_ref())?;
+        facts.min_resources = min_resources(&facts.key, spec.min_resources.as_ref())?;
         facts.status = PodGroupStatus {
             phase: status.phase,
             running: status.running,
@@ -87,48 +83,7 @@ impl Dialect for Coscheduling {
         Err(no_queues(object))
     }
 
-    fn next_status(
-        &self,
-        stored: &PodGroupStatus,
-        report: &JobReport,
-        _: Transition<'_>,
-    ) -> PodGroupStatus {
-        let mut next = stored.clone();
-        write_counts(&mut next, report);
-        next.ready = 0;
-        next.phase = phase(report).to_owned();
-        next
-    }
-
     fn status_value(&self, status: &PodGroupStatus) -> Value {
         without(json!(status), &["ready", "conditions"])
-    }
-
-    fn has_conditions(&self) -> bool {
-        false
-    }
-
-    fn reports(&self, status: &PodGroupStatus, _: &str, _: &str) -> bool {
-        // The status has no field for the message.
-        matches!(&*status.phase, "Pending" | "PreScheduling" | "Scheduling")
-    }
-}
-
-/// The phase as the controller of scheduler-plugins derives it.
-fn phase(report: &JobReport) -> &'static str {
-    let JobReport { running, succeeded, failed, min_available, n_tasks, ready, .. } = *report;
-    let min = min_available.max(1);
-    if n_tasks < min {
-        "Pending"
-    } else if succeeded >= min && report.phase == Phase::Completed {
-        "Finished"
-    } else if failed > 0 && failed + running + succeeded >= min {
-        "Failed"
-    } else if running + succeeded >= min {
-        "Running"
-    } else if ready >= min {
-        "Scheduled"
-    } else {
-        "Scheduling"
     }
 }

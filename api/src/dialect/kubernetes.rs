@@ -11,33 +11,30 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::{
-    api::scheduling::v1beta1::{PodGroupSchedulingPolicy, PodGroupSpec},
-    apimachinery::pkg::apis::meta::v1::Time,
-};
+use k8s_openapi::api::scheduling::v1beta1::{PodGroupSchedulingPolicy, PodGroupSpec};
 
 use serde_json::{Value, json};
 
 use super::{
     object::RawObject,
     spec::{Dialect, DialectSpec, Patch, no_queues},
-    status::{Transition, texts},
 };
 use crate::{
+    naming::{Class, Naming, PRIORITY_CLASS, QUEUE_IN_METADATA},
+    read::{
+        device::claim::entries_of_group,
+        group::{group, positive},
+    },
+};
+use kube_batch_model::{
     api_version::ApiVersion,
-    crd::{PodGroupCondition, PodGroupStatus},
+    dialect::INITIALLY_SCHEDULED,
     facts::{
-        FactError,
-        device::claim::ClaimEntry,
-        group::{GroupFacts, positive},
-        metadata::MetadataPrefixes,
-        queue::QueueFacts,
+        FactError, group::GroupFacts, metadata::MetadataPrefixes, queue::QueueFacts,
         topology::TopologyFacts,
     },
-    job_report::JobReport,
     name::Name,
-    naming::{Class, Naming, PRIORITY_CLASS, QUEUE_IN_METADATA},
-    reason::JobProblem,
+    object_status::PodGroupStatus,
 };
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
@@ -48,11 +45,6 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
     dialect: &Kubernetes,
 };
 
-/// The condition that reports whether a gang has started.
-const INITIALLY_SCHEDULED: &str = "PodGroupInitiallyScheduled";
-/// The reason of a gang that cannot start.
-const UNSCHEDULABLE: &str = "Unschedulable";
-
 struct Kubernetes;
 
 impl Dialect for Kubernetes {
@@ -62,7 +54,7 @@ impl Dialect for Kubernetes {
         prefixes: &MetadataPrefixes,
     ) -> Result<GroupFacts, FactError> {
         let spec: PodGroupSpec = object.spec("PodGroup")?;
-        let mut facts = GroupFacts::new(
+        let mut facts = group(
             (ApiVersion::Kubernetes, SPEC.naming),
             (&object.metadata, &object.spec),
             prefixes,
@@ -81,7 +73,7 @@ impl Dialect for Kubernetes {
         let key = constraints.into_iter().flatten().next().map(|constraint| constraint.key);
         let required = |key: String| Arc::new(TopologyFacts::required(Name::from(key)));
         facts.topology = key.map(required);
-        facts.claims = ClaimEntry::of_group(spec.resource_claims.as_deref());
+        facts.claims = entries_of_group(spec.resource_claims.as_deref());
         facts.parent = spec.parent_composite_pod_group_name.map(Name::from);
         facts.status = object.status("PodGroup")?;
         Ok(facts)
@@ -89,34 +81,6 @@ impl Dialect for Kubernetes {
 
     fn read_queue(&self, object: &RawObject) -> Result<QueueFacts, FactError> {
         Err(no_queues(object))
-    }
-
-    fn next_status(
-        &self,
-        stored: &PodGroupStatus,
-        report: &JobReport,
-        at: Transition<'_>,
-    ) -> PodGroupStatus {
-        let mut next = stored.clone();
-        let known = next.conditions.iter().find(|condition| condition.type_ == INITIALLY_SCHEDULED);
-        if known.is_some_and(|condition| condition.status == "True") {
-            return next;
-        }
-        if report.has_started {
-            set(&mut next.conditions, ("True", "Scheduled", String::new()), at);
-        } else if let Some((reason, message)) = report.unschedulable.as_ref().map(texts) {
-            let (reason, message) = match reason {
-                JobProblem::INCONSISTENT => (reason, message.to_owned()),
-                _ => (UNSCHEDULABLE, not_satisfied(report, message)),
-            };
-            set(&mut next.conditions, ("False", reason, message), at);
-        }
-        next
-    }
-
-    fn reports(&self, status: &PodGroupStatus, _: &str, message: &str) -> bool {
-        let mut conditions = status.conditions.iter();
-        conditions.any(|own| own.type_ == INITIALLY_SCHEDULED && own.message.ends_with(message))
     }
 
     fn status_value(&self, status: &PodGroupStatus) -> Value {
@@ -142,45 +106,22 @@ fn min_member(policy: &PodGroupSchedulingPolicy) -> Result<u32, String> {
     }
 }
 
-/// Why a gang waits: the text of kube-scheduler, which programs may parse, and then our own.
-fn not_satisfied(report: &JobReport, message: &str) -> String {
-    let JobReport { min_available, n_fitting, n_remaining, .. } = report;
-    format!(
-        "minCount ({min_available}) cannot be satisfied: {n_fitting} scheduled, {n_remaining} \
-         remaining, {message}"
-    )
-}
-
-/// Sets the condition. As kube-scheduler does, the time changes only with the status.
-fn set(
-    conditions: &mut Vec<PodGroupCondition>,
-    (status, reason, message): (&str, &str, String),
-    at: Transition<'_>,
-) {
-    let known = conditions.iter().position(|condition| condition.type_ == INITIALLY_SCHEDULED);
-    let known = known.unwrap_or_else(|| {
-        let type_ = INITIALLY_SCHEDULED.to_owned();
-        conditions.push(PodGroupCondition { type_, ..PodGroupCondition::default() });
-        conditions.len() - 1
-    });
-    let condition = &mut conditions[known];
-    if condition.status != status {
-        condition.status = status.to_owned();
-        condition.last_transition_time = Some(Time(at.now));
-    }
-    condition.reason = reason.to_owned();
-    condition.message = message;
-}
-
 #[cfg(test)]
 mod tests {
+    use kube_batch_model::object_status::PodGroupCondition;
+
     use super::*;
 
     #[test]
     fn an_empty_message_is_written() {
         let mut status = PodGroupStatus::default();
-        let at = Transition { cycle_id: "1", now: jiff::Timestamp::UNIX_EPOCH };
-        set(&mut status.conditions, ("True", "Scheduled", String::new()), at);
+        status.conditions.push(PodGroupCondition {
+            type_: INITIALLY_SCHEDULED.to_owned(),
+            status: "True".to_owned(),
+            last_transition_time: Some(jiff::Timestamp::UNIX_EPOCH),
+            reason: "Scheduled".to_owned(),
+            ..PodGroupCondition::default()
+        });
         let written = json!({"conditions": [{
             "type": "PodGroupInitiallyScheduled",
             "status": "True",

@@ -9,7 +9,7 @@ use kube::core::Resource;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{api_version::ApiVersion, facts::FactError};
+use kube_batch_model::{api_version::ApiVersion, facts::FactError};
 
 /// A PodGroup or queue of any API.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -2,12 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{object::RawObject, status::Transition};
-use crate::{
-    crd::{PodGroupCondition, PodGroupStatus, QueueStatus},
+use super::object::RawObject;
+use crate::naming::Naming;
+use kube_batch_model::{
     facts::{FactError, group::GroupFacts, metadata::MetadataPrefixes, queue::QueueFacts},
-    job_report::JobReport,
-    naming::Naming,
+    object_status::PodGroupStatus,
 };
 
 /// The description of a dialect.
@@ -20,7 +19,7 @@ pub struct DialectSpec {
     pub naming: Naming,
     /// How the status of PodGroups is written.
     pub patch: Patch,
-    /// How its objects are read and reported.
+    /// How its objects are read, and how their status is written.
     pub dialect: &'static dyn Dialect,
 }
 
@@ -36,7 +35,7 @@ pub enum Patch {
     Object,
 }
 
-/// How the objects of one API are read and reported.
+/// How the objects of one API are read, and how their status is written.
 pub trait Dialect: Sync {
     /// Reads a PodGroup.
     ///
@@ -56,45 +55,9 @@ pub trait Dialect: Sync {
     /// [`FactError`] if a field that the scheduler uses cannot be read: skip the object.
     fn read_queue(&self, object: &RawObject) -> Result<QueueFacts, FactError>;
 
-    /// Returns the status of a PodGroup after a cycle. It may differ from the stored status only in fields
-    /// that the API has: a field that the API server drops would be written again in every cycle.
-    fn next_status(
-        &self,
-        stored: &PodGroupStatus,
-        report: &JobReport,
-        at: Transition<'_>,
-    ) -> PodGroupStatus;
-
-    /// Whether the status of a PodGroup has conditions that say why it waits.
-    fn has_conditions(&self) -> bool {
-        true
-    }
-
-    /// Whether controllers create the pods of a PodGroup only once its phase says that it is admitted.
-    fn waits_for_admission(&self) -> bool {
-        false
-    }
-
-    /// Whether the status of a PodGroup says that its pods may be created, where controllers wait for that.
-    fn is_admitted(&self, _status: &PodGroupStatus) -> bool {
-        false
-    }
-
-    /// Whether a stored status already reports this message in a condition of this type, numbers aside.
-    fn reports(&self, status: &PodGroupStatus, condition: &str, message: &str) -> bool {
-        let is_same = |own: &PodGroupCondition| differ_only_in_numbers(&own.message, message);
-        let mut conditions = status.conditions.iter().filter(|own| own.type_ == condition);
-        conditions.any(|own| own.status == "True" && is_same(own))
-    }
-
     /// The fields of a status that this scheduler writes, with the names that the API gives them.
     fn status_value(&self, status: &PodGroupStatus) -> Value {
         json!(status)
-    }
-
-    /// Returns the status of a queue after a cycle. `next` has all the fields of our own queues.
-    fn next_queue_status(&self, _stored: &QueueStatus, next: QueueStatus) -> QueueStatus {
-        next
     }
 }
 
@@ -109,10 +72,4 @@ pub(super) fn without(mut object: Value, fields: &[&str]) -> Value {
     let map = object.as_object_mut().expect("a struct is an object");
     fields.iter().for_each(|field| drop(map.remove(*field)));
     object
-}
-
-/// Whether two texts are the same apart from numbers.
-fn differ_only_in_numbers(l: &str, r: &str) -> bool {
-    let words = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
-    words(l) == words(r)
 }

@@ -16,22 +16,26 @@ use serde_json::{Value, json};
 use super::{
     object::RawObject,
     spec::{Dialect, DialectSpec, Patch, without},
-    status::{Transition, set_condition, texts, write_counts},
 };
 use crate::{
+    crd::QueueSpec,
+    naming::IN_SPEC,
+    read::{
+        self,
+        group::{group, min_member, min_resources},
+    },
+};
+use kube_batch_model::{
     api_version::ApiVersion,
-    crd::{PodGroupStatus, QueueSpec, QueueStatus, UNSCHEDULABLE},
     facts::{
         FactError,
-        group::{GroupFacts, RoleFacts, min_member},
+        group::{GroupFacts, RoleFacts},
         metadata::MetadataPrefixes,
         queue::QueueFacts,
         topology::{TopologyFacts, TopologyLevel},
     },
-    job_report::{JobReport, Phase},
     name::Name,
-    naming::IN_SPEC,
-    reason::JobProblem,
+    object_status::{PodGroupStatus, QueueStatus},
 };
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
@@ -41,11 +45,6 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
     patch: Patch::Object,
     dialect: &Volcano,
 };
-
-/// The phase of a group whose pods may be created.
-const INQUEUE: &str = "Inqueue";
-/// The condition of a group that has started.
-const SCHEDULED: &str = "Scheduled";
 
 /// The fields of a PodGroup that are read.
 #[derive(Debug, Default, Deserialize)]
@@ -110,11 +109,8 @@ impl Dialect for Volcano {
         prefixes: &MetadataPrefixes,
     ) -> Result<GroupFacts, FactError> {
         let spec: GroupSpec = object.spec("PodGroup")?;
-        let mut facts = GroupFacts::new(
-            (ApiVersion::Volcano, SPEC.naming),
-            (&object.metadata, &object.spec),
-            prefixes,
-        )?;
+        let mut facts =
+            group((ApiVersion::Volcano, SPEC.naming), (&object.metadata, &object.spec), prefixes)?;
         facts.min_member = min_member(&facts.key, spec.min_member.unwrap_or(0))?;
         let roles = spec.min_task_member.unwrap_or_default().into_iter().map(|(role, min)| {
             let min = min_member(&facts.key, min)?;
@@ -122,7 +118,7 @@ impl Dialect for Volcano {
         });
         let roles = roles.collect::<Result<Vec<RoleFacts>, FactError>>()?;
         facts.set_roles(roles);
-        facts.set_min_resources(spec.min_resources.as_ref())?;
+        facts.min_resources = min_resources(&facts.key, spec.min_resources.as_ref())?;
         facts.topology = spec.network_topology.map(|topology| Arc::new(topology.facts()));
         facts.status = object.status("PodGroup")?;
         Ok(facts)
@@ -135,53 +131,14 @@ impl Dialect for Volcano {
             // As Volcano's admission sets it.
             spec.weight = 1;
         }
-        let mut facts =
-            QueueFacts::from_parts(ApiVersion::Volcano, &object.metadata, &spec, Some(&status))?;
+        let mut facts = read::queue(ApiVersion::Volcano, &object.metadata, &spec, Some(&status))?;
         let is_set = |field: &&str| !object.spec[field].is_null();
         facts.not_honoured = NOT_HONOURED.into_iter().filter(is_set).map(Name::from).collect();
         Ok(facts)
     }
 
-    fn next_status(
-        &self,
-        stored: &PodGroupStatus,
-        report: &JobReport,
-        at: Transition<'_>,
-    ) -> PodGroupStatus {
-        let mut next = stored.clone();
-        write_counts(&mut next, report);
-        next.ready = 0;
-        let may_have_pods = report.n_tasks > 0 || report.is_admitted;
-        let is_inqueue = report.phase == Phase::Pending && may_have_pods;
-        next.phase = if is_inqueue { INQUEUE.to_owned() } else { report.phase.to_string() };
-        let unschedulable = report.unschedulable.as_ref().map(texts).map(|(reason, message)| {
-            let reason = match reason {
-                JobProblem::NOT_ENOUGH_TASKS => "NotEnoughTasks",
-                _ => "NotEnoughResources",
-            };
-            (reason, message)
-        });
-        set_condition(&mut next.conditions, UNSCHEDULABLE, unschedulable, at);
-        let scheduled = report.has_started.then_some(("Scheduled", "the gang has started"));
-        set_condition(&mut next.conditions, SCHEDULED, scheduled, at);
-        next
-    }
-
-    fn waits_for_admission(&self) -> bool {
-        true
-    }
-
-    fn is_admitted(&self, status: &PodGroupStatus) -> bool {
-        status.phase == INQUEUE
-    }
-
     fn status_value(&self, status: &PodGroupStatus) -> Value {
         without(json!(status), &["ready"])
-    }
-
-    fn next_queue_status(&self, stored: &QueueStatus, next: QueueStatus) -> QueueStatus {
-        let QueueStatus { unknown, pending, running, allocated, .. } = next;
-        QueueStatus { unknown, pending, running, allocated, ..stored.clone() }
     }
 }
 

@@ -14,11 +14,13 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
 };
 
-use super::{affinity::affinity_terms, request::containers, size::Bounds};
-use crate::{
+use kube_batch_model::{
+    facts::size::Bounds,
     membership::BINDING_ANNOTATIONS,
     resource::{CPU, MEMORY, ResourceList, Unit},
 };
+
+use super::{affinity::affinity_terms, request::containers};
 
 const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 
@@ -207,10 +209,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{
-        facts::pod::{Interner, TaskFacts},
-        resource::PODS,
-    };
+    use kube_batch_model::{facts::pod::Interner, resource::PODS};
+
+    use crate::read;
 
     /// Why a pod with this spec and `n_labels` labels is refused, and its request.
     fn read(spec: Value, n_labels: usize) -> (Option<String>, ResourceList) {
@@ -218,7 +219,7 @@ mod tests {
             (0..n_labels).map(|n| (format!("l{n}"), json!(""))).collect();
         let pod = json!({"metadata": {"name": "p", "uid": "u", "labels": labels}, "spec": spec});
         let pod: Pod = serde_json::from_value(pod).expect("a pod");
-        let facts = TaskFacts::from_pod(&pod, &mut Interner::default()).expect("facts");
+        let facts = read::pod(&pod, &mut Interner::default()).expect("facts");
         let template = facts.template.share();
         (template.refused.as_ref().map(ToString::to_string), template.request.clone())
     }

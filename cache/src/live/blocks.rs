@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, ops::Range, sync::Arc};
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster,
     column::{JobIdx, Ordinal, TaskIdx},
     facts::pod::TaskFacts,

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use kube_batch_api::{
+use kube_batch_model::{
     api_version::ApiVersion,
     facts::{
         device::claim::ResourceClaimFacts,

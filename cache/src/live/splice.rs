@@ -3,7 +3,7 @@
 use std::{iter::repeat_n, sync::Arc, time::Duration, vec::IntoIter};
 
 use jiff::Timestamp;
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::{CountsFor, Jobs, StatusCounts, TaskRange, Tasks},
     column::{ClassIdx, JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
     facts::{

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster,
     column::{Column, NodeIdx, Ordinal},
     facts::{node::NodeFacts, policy::BudgetFacts},

@@ -7,7 +7,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::{Cluster, StatusCounts, TaskRange},
     column::{JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
     facts::{group::GroupFacts, pod::TaskFacts},

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::{ClassCounts, Classes, Matchers},
     column::{ClassIdx, ConstraintClassIdx, Ordinal},
     devices::DeviceDemand,

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use kube_batch_api::{
+use kube_batch_model::{
     decision::{DeviceChoice, PodRef},
     devices::{
         ClaimDemand, Derived, DeviceDemand, DeviceObjects, ExtendedClaim, PublishedDevices,
@@ -281,7 +281,7 @@ fn claim(store: &Store, facts: &TaskFacts, namespace: &Name, entry: &ClaimEntry)
 mod tests {
     use jiff::Timestamp;
     use k8s_openapi::api::resource::v1::ResourceClaim;
-    use kube_batch_api::decision::Decision;
+    use kube_batch_model::decision::Decision;
     use serde_json::json;
 
     use super::*;

@@ -9,7 +9,7 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
 };
 
-use kube_batch_api::{
+use kube_batch_model::{
     facts::{
         class::{PodMatcher, PodTemplate},
         pod::TaskFacts,

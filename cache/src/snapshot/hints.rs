@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use kube_batch_api::{
+use kube_batch_model::{
     api_version::Join,
     facts::{pod::TaskFacts, pod_hints::MisplacedGroup},
     name::{Name, ObjectKey},

@@ -7,7 +7,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kube_batch_api::{
+use kube_batch_model::{
     api_version::{ApiVersion, Join},
     facts::{
         class::PodTemplate,

@@ -11,7 +11,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Matchers,
     column::MatcherIdx,
     facts::class::PodMatcher,
@@ -250,6 +250,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+    use kube_batch_api::read;
     use proptest::prelude::*;
 
     use super::*;
@@ -276,7 +277,7 @@ mod tests {
 
     fn selector() -> impl Strategy<Value = LabelSelector> {
         prop::collection::vec(requirement(), 0..4).prop_map(|requirements| {
-            LabelSelector::from_api(&meta::LabelSelector {
+            read::selector::label_selector(&meta::LabelSelector {
                 match_expressions: Some(requirements),
                 match_labels: None,
             })

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use kube_batch_api::name::Name;
+use kube_batch_model::name::Name;
 
 /// The values of `spec.schedulerName` of the pods that are scheduled: at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]

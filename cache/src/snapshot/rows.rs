@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use jiff::Timestamp;
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::{Classes, CountsFor, Jobs, Matchers, Nodes, Queues, StatusCounts, TaskRange, Tasks},
     column::{ClassIdx, JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
     facts::{

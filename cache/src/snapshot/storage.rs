@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube_batch_api::{cluster::Storage, decision::ClaimChoice, name::Name};
+use kube_batch_model::{cluster::Storage, decision::ClaimChoice, name::Name};
 
 use crate::{
     assumed::{Assumed, InFlight},

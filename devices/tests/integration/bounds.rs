@@ -7,19 +7,7 @@ use k8s_openapi::api::{
     core::v1::Node,
     resource::v1::{DeviceClass, ResourceClaim, ResourceSlice},
 };
-use kube_batch_api::{
-    column::{Column, NodeIdx, Ordinal},
-    facts::{
-        device::{
-            claim::ResourceClaimFacts,
-            class::DeviceClassFacts,
-            request::{Selector, Wanted},
-            slice::SliceFacts,
-        },
-        node::NodeFacts,
-    },
-    name::Name,
-};
+use kube_batch_api::read;
 use kube_batch_devices::{
     claims::{Claim, Classes},
     inventory::Inventory,
@@ -29,13 +17,25 @@ use kube_batch_devices::{
     usage::Usage,
     wanted::{AllWanted, Match},
 };
+use kube_batch_model::{
+    column::{Column, NodeIdx, Ordinal},
+    facts::{
+        device::{
+            class::DeviceClassFacts,
+            request::{Selector, Wanted},
+            slice::SliceFacts,
+        },
+        node::NodeFacts,
+    },
+    name::Name,
+};
 use serde_json::{Value, json};
 
 /// One node with these devices, at most 128 in a slice.
 fn inventory(devices: &[Value]) -> Inventory {
     let node: Node = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
     let nodes: Column<NodeIdx, Arc<NodeFacts>> =
-        [Arc::new(NodeFacts::from_node(&node).unwrap())].into_iter().collect();
+        [Arc::new(read::node(&node).unwrap())].into_iter().collect();
     let slices = devices.chunks(128).enumerate().map(|(n, of_slice)| {
         let slice: ResourceSlice = serde_json::from_value(json!({
             "metadata": {"name": format!("s{n:04}")},
@@ -47,7 +47,7 @@ fn inventory(devices: &[Value]) -> Inventory {
             },
         }))
         .unwrap();
-        Arc::new(SliceFacts::from_slice(&slice).unwrap())
+        Arc::new(read::slice(&slice).unwrap())
     });
     let slices: Vec<Arc<SliceFacts>> = slices.collect();
     Inventory::new(&nodes, &slices, &[])
@@ -56,7 +56,7 @@ fn inventory(devices: &[Value]) -> Inventory {
 fn any_class() -> Arc<DeviceClassFacts> {
     let class: DeviceClass =
         serde_json::from_value(json!({"metadata": {"name": "any"}, "spec": {}})).unwrap();
-    Arc::new(DeviceClassFacts::from_class(&class).unwrap())
+    Arc::new(read::device_class(&class).unwrap())
 }
 
 /// Chooses devices for a claim, on one node with these devices.
@@ -66,7 +66,7 @@ fn choose(devices: Value, claim: Value) -> Result<Vec<Chosen>, Refusal> {
     let claim: ResourceClaim =
         serde_json::from_value(json!({"metadata": {"name": "c"}, "spec": {"devices": claim}}))
             .unwrap();
-    let claim = ResourceClaimFacts::from_resource_claim(&claim).unwrap();
+    let claim = read::resource_claim(&claim).unwrap();
     let inventory = inventory(devices.as_array().unwrap());
     let (mut selectors, mut wanted) = (Selectors::default(), AllWanted::default());
     let tables = (&inventory, &mut selectors, &mut wanted);

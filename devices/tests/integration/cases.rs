@@ -14,25 +14,10 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube_batch_api::{
-    column::{Column, NodeIdx},
-    devices::ExtendedClaim,
-    facts::{
-        class::PodTemplate,
-        device::{
-            claim::{Allocation, ClaimEntry, ClaimSource, ResourceClaimFacts},
-            class::DeviceClassFacts,
-            request::{AllocationMode, Alternatives},
-            slice::SliceFacts,
-            taint::DeviceTaintRuleFacts,
-        },
-        extended::ExtendedRequests,
-        metadata::MetadataPrefixes,
-        node::NodeFacts,
-        object_key,
-    },
-    name::{Name, ObjectKey},
-    selector::{Labels, NodeTerm},
+use kube_batch_api::read::{
+    self,
+    device::claim::{api_allocation, entries},
+    metadata::object_key,
 };
 use kube_batch_devices::{
     claims::{Claim, Classes},
@@ -44,6 +29,21 @@ use kube_batch_devices::{
     selectors::Selectors,
     usage::{Held, Usage},
     wanted::AllWanted,
+};
+use kube_batch_model::{
+    column::{Column, NodeIdx},
+    devices::ExtendedClaim,
+    facts::{
+        device::{
+            claim::{Allocation, ClaimEntry, ClaimSource, ResourceClaimFacts},
+            request::{AllocationMode, Alternatives},
+        },
+        extended::ExtendedRequests,
+        metadata::MetadataPrefixes,
+        node::NodeFacts,
+    },
+    name::{Name, ObjectKey},
+    selector::{Labels, NodeTerm},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -176,7 +176,7 @@ impl PodToPlace {
         fill(&mut pod.metadata);
         let key = object_key("Pod", &pod.metadata).unwrap();
         let labels = Labels::default();
-        let template = PodTemplate::from_pod(&pod, &key, &labels, &MetadataPrefixes::default());
+        let template = read::template(&pod, &key, &labels, &MetadataPrefixes::default());
         let containers = template.unwrap().extended;
         let uid = Name::from(pod.metadata.uid.as_deref().unwrap());
         let group = pod.spec.as_ref().and_then(|spec| spec.scheduling_group.as_ref());
@@ -185,7 +185,7 @@ impl PodToPlace {
         let group = groups.find(|meta| meta["name"].as_str() == name);
         let uid_of_group = group.and_then(|meta| meta["uid"].as_str().or(name));
         let group = Name::from(uid_of_group.unwrap_or_default());
-        Self { key, uid, group, entries: ClaimEntry::of(&pod), containers }
+        Self { key, uid, group, entries: entries(&pod), containers }
     }
 }
 
@@ -199,20 +199,18 @@ struct Given {
 
 impl World {
     fn new(case: &Case) -> Self {
-        let nodes = case.nodes.iter().map(|node| Arc::new(NodeFacts::from_node(node).unwrap()));
+        let nodes = case.nodes.iter().map(|node| Arc::new(read::node(node).unwrap()));
         let nodes: Column<NodeIdx, Arc<NodeFacts>> = nodes.collect();
         let slices = case.resource_slices.iter();
-        let slices: Vec<_> =
-            slices.map(|slice| Arc::new(SliceFacts::from_slice(slice).unwrap())).collect();
+        let slices: Vec<_> = slices.map(|slice| Arc::new(read::slice(slice).unwrap())).collect();
         let rules = case.device_taint_rules.iter();
-        let rules: Vec<_> =
-            rules.map(|rule| Arc::new(DeviceTaintRuleFacts::from_rule(rule).unwrap())).collect();
+        let rules: Vec<_> = rules.map(|rule| Arc::new(read::taint_rule(rule).unwrap())).collect();
         let classes = case.device_classes.iter();
-        let classes = classes.map(|class| Arc::new(DeviceClassFacts::from_class(class).unwrap()));
+        let classes = classes.map(|class| Arc::new(read::device_class(class).unwrap()));
         let claims = case.resource_claims.iter().map(|claim| {
             let mut claim = claim.clone();
             fill(&mut claim.metadata);
-            let facts = ResourceClaimFacts::from_resource_claim(&claim).unwrap();
+            let facts = read::resource_claim(&claim).unwrap();
             (facts.key.name.clone(), Arc::new(facts))
         });
         Self {
@@ -390,7 +388,7 @@ fn show_extended(claim: &ExtendedClaim, name: &str, allocations: &mut BTreeMap<S
 
 /// An allocation in the form of the cases.
 fn shown(allocation: &Allocation, node: &Name) -> Value {
-    let api = allocation.to_api();
+    let api = api_allocation(allocation);
     let devices = api.devices.unwrap_or_default();
     let results: Vec<DeviceRequestAllocationResult> = devices.results.unwrap_or_default();
     let mut results = serde_json::to_value(results).unwrap();

@@ -7,14 +7,7 @@ use k8s_openapi::api::{
     core::v1::Node,
     resource::v1::{DeviceClass, ResourceClaim, ResourceSlice},
 };
-use kube_batch_api::{
-    column::{Column, NodeIdx},
-    facts::{
-        device::{claim::ResourceClaimFacts, class::DeviceClassFacts, slice::SliceFacts},
-        node::NodeFacts,
-    },
-    name::Name,
-};
+use kube_batch_api::read;
 use kube_batch_devices::{
     claims::{Claim, Classes},
     inventory::Inventory,
@@ -23,6 +16,14 @@ use kube_batch_devices::{
     selectors::Selectors,
     usage::{Held, Usage},
     wanted::AllWanted,
+};
+use kube_batch_model::{
+    column::{Column, NodeIdx},
+    facts::{
+        device::{claim::ResourceClaimFacts, slice::SliceFacts},
+        node::NodeFacts,
+    },
+    name::Name,
 };
 use serde_json::{Value, json};
 
@@ -163,7 +164,7 @@ fn claim(random: &mut Random, at: usize) -> ResourceClaimFacts {
         json!({"metadata": {"name": format!("c{at}"), "namespace": "ns"}, "spec": {"devices": devices}}),
     )
     .unwrap();
-    ResourceClaimFacts::from_resource_claim(&claim).unwrap()
+    read::resource_claim(&claim).unwrap()
 }
 
 fn classes() -> Classes {
@@ -172,7 +173,7 @@ fn classes() -> Classes {
             json!({"metadata": {"name": name}, "spec": {"selectors": selectors}}),
         )
         .unwrap();
-        Arc::new(DeviceClassFacts::from_class(&class).unwrap())
+        Arc::new(read::device_class(&class).unwrap())
     };
     let expression = format!("device.attributes[\"{DRIVER}\"].model == \"a\"");
     let all =
@@ -191,12 +192,12 @@ fn play(seed: u64, counts: &mut Counts) {
         .map(|at| {
             let node: Node =
                 serde_json::from_value(json!({"metadata": {"name": format!("n{at}")}})).unwrap();
-            Arc::new(NodeFacts::from_node(&node).unwrap())
+            Arc::new(read::node(&node).unwrap())
         })
         .collect();
     let slices: Vec<Arc<SliceFacts>> = (0..n_nodes)
         .flat_map(|node| slices(random, node))
-        .map(|slice| Arc::new(SliceFacts::from_slice(&slice).unwrap()))
+        .map(|slice| Arc::new(read::slice(&slice).unwrap()))
         .collect();
     let inventory = Inventory::new(&nodes, &slices, &[]);
     let classes = classes();
@@ -289,7 +290,7 @@ fn nodes_that_are_alike_are_searched_once() {
         .map(|at| {
             let name = format!("n{at:04}");
             let node: Node = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
-            Arc::new(NodeFacts::from_node(&node).unwrap())
+            Arc::new(read::node(&node).unwrap())
         })
         .collect();
     let slice = |node: usize| {
@@ -308,7 +309,7 @@ fn nodes_that_are_alike_are_searched_once() {
             },
         }))
         .unwrap();
-        Arc::new(SliceFacts::from_slice(&slice).unwrap())
+        Arc::new(read::slice(&slice).unwrap())
     };
     let slices: Vec<Arc<SliceFacts>> = (0..2_000).map(slice).collect();
     let claim: ResourceClaim = serde_json::from_value(json!({
@@ -323,7 +324,7 @@ fn nodes_that_are_alike_are_searched_once() {
         }},
     }))
     .unwrap();
-    let facts = ResourceClaimFacts::from_resource_claim(&claim).unwrap();
+    let facts = read::resource_claim(&claim).unwrap();
     let inventory = Inventory::new(&nodes, &slices, &[]);
     let (mut selectors, mut wanted) = (Selectors::default(), AllWanted::default());
     let tables = (&inventory, &mut selectors, &mut wanted);

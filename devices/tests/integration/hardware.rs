@@ -4,12 +4,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::{core::v1::Node, resource::v1::ResourceSlice};
-use kube_batch_api::{
+use kube_batch_api::read;
+use kube_batch_devices::{hardware::Physical, inventory::Inventory};
+use kube_batch_model::{
     column::{Column, NodeIdx},
-    facts::{device::slice::SliceFacts, node::NodeFacts},
+    facts::node::NodeFacts,
     name::Name,
 };
-use kube_batch_devices::{hardware::Physical, inventory::Inventory};
 use serde_json::{Value, json};
 
 /// Nano-units in 1Gi.
@@ -19,7 +20,7 @@ const GIB: i128 = (1 << 30) * 1_000_000_000;
 fn inventory(counters: Value, devices: Value) -> Inventory {
     let node: Node = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
     let nodes: Column<NodeIdx, Arc<NodeFacts>> =
-        [Arc::new(NodeFacts::from_node(&node).unwrap())].into_iter().collect();
+        [Arc::new(read::node(&node).unwrap())].into_iter().collect();
     let slice = |name: &str, key: &str, value: Value| {
         let mut slice = json!({
             "metadata": {"name": name},
@@ -30,7 +31,7 @@ fn inventory(counters: Value, devices: Value) -> Inventory {
         });
         slice["spec"][key] = value;
         let slice: ResourceSlice = serde_json::from_value(slice).unwrap();
-        Arc::new(SliceFacts::from_slice(&slice).unwrap())
+        Arc::new(read::slice(&slice).unwrap())
     };
     let slices = [slice("a", "sharedCounters", counters), slice("b", "devices", devices)];
     Inventory::new(&nodes, &slices, &[])

@@ -7,12 +7,6 @@
 use std::cmp::Ordering;
 
 use kube_batch::{
-    api::{
-        cluster::Cluster,
-        column::{ClassIdx, JobIdx, NodeIdx, TaskIdx},
-        facts::metadata::Metadata,
-        reason::Unfit,
-    },
     framework::{
         arguments::{ArgumentKind, ArgumentSpec},
         plugin::{
@@ -20,6 +14,12 @@ use kube_batch::{
             VictimQuestion, VictimScope,
         },
         spec::PluginSpec,
+    },
+    model::{
+        cluster::Cluster,
+        column::{ClassIdx, JobIdx, NodeIdx, TaskIdx},
+        facts::metadata::Metadata,
+        reason::Unfit,
     },
 };
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use kube_batch_api::{
+use kube_batch_model::{
     column::{ClassIdx, Column, DomainIdx, NodeIdx},
     node_set::NodeSet,
 };

@@ -22,7 +22,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use kube_batch_api::{
+use kube_batch_model::{
     column::{ClassIdx, Column, DomainIdx, NodeIdx, Ordinal},
     node_set::NodeSet,
 };

@@ -1,6 +1,6 @@
 //! What every answer about a class depends on.
 
-use kube_batch_api::{cluster::Cluster, column::NodeIdx};
+use kube_batch_model::{cluster::Cluster, column::NodeIdx};
 
 use crate::{
     policy::Policy,

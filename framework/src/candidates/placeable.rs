@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster,
     column::{ClassIdx, Column, ConstraintClassIdx, NodeIdx},
     node_set::NodeSet,

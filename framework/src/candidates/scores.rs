@@ -1,6 +1,6 @@
 //! The scores of many nodes at once.
 
-use kube_batch_api::column::{ClassIdx, NodeIdx};
+use kube_batch_model::column::{ClassIdx, NodeIdx};
 
 use super::{inputs::Inputs, rules::ClassRules};
 use crate::{

@@ -1,10 +1,10 @@
 //! Why a job cannot start: the reason and message of its condition.
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster,
     column::{Dim, JobIdx, NodeIdx, QueueIdx},
-    crd::UNSCHEDULABLE,
     name::Name,
+    object_status::UNSCHEDULABLE,
     reason::{Cause, FitReport, JobProblem, MORE_NODES_WOULD_HELP, REASONS_OF_LOAD},
     resource::{ResourceVector, Unit},
     status::TaskStatus,

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use kube_batch_api::{column::JobIdx, name::JobKey};
+use kube_batch_model::{column::JobIdx, name::JobKey};
 
 use crate::{
     plugin::ReservationTerms,

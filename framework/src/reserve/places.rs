@@ -7,7 +7,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kube_batch_api::{
+use kube_batch_model::{
     column::{ClassIdx, Dim, JobIdx, NodeIdx, QueueIdx, TaskIdx},
     facts::run_time::RunTime,
     resource::{Request, ResourceVector, UNLIMITED},

@@ -3,7 +3,7 @@
 use std::{cell::OnceCell, cmp::Ordering};
 
 use jiff::Timestamp;
-use kube_batch_api::{
+use kube_batch_model::{
     column::{ClassIdx, JobIdx, NodeIdx, TaskIdx},
     facts::run_time::RunTime,
 };

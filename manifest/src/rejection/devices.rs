@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::resource::v1::{DeviceClaim, DeviceRequest, DeviceSelector};
-use kube_batch_api::selector::problem::SelectorProblem as Problem;
 use kube_batch_cel::Program;
+use kube_batch_model::selector::problem::SelectorProblem as Problem;
 
 use crate::object::Object;
 

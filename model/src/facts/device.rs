@@ -12,14 +12,9 @@ pub mod taint;
 
 use std::fmt;
 
-use k8s_openapi::{
-    api::resource::v1::OpaqueDeviceConfiguration,
-    apimachinery::pkg::{api::resource::Quantity as ApiQuantity, runtime::RawExtension},
-};
 use serde::{Deserialize, Serialize};
 
-use super::FactError;
-use crate::{name::Name, quantity::Quantity};
+use crate::name::Name;
 
 /// What identifies a device: names of devices are unique in their pool, those of pools for their driver.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -54,26 +49,4 @@ pub struct OpaqueConfig {
     pub driver: Name,
     /// The parameters, as JSON.
     pub parameters: Name,
-}
-
-impl OpaqueConfig {
-    fn from_api(driver: &str, parameters: &RawExtension) -> Self {
-        Self { driver: Name::from(driver), parameters: Name::from(parameters.0.to_string()) }
-    }
-
-    fn to_api(&self) -> OpaqueDeviceConfiguration {
-        // It was made from JSON.
-        let parameters = serde_json::from_str(&self.parameters).unwrap_or_default();
-        OpaqueDeviceConfiguration {
-            driver: self.driver.to_string(),
-            parameters: RawExtension(parameters),
-        }
-    }
-}
-
-/// Reads a quantity of a field.
-fn quantity(object: &str, field: &str, text: &ApiQuantity) -> Result<Quantity, FactError> {
-    text.0.parse().map_err(|error: crate::quantity::QuantityError| {
-        FactError::new(object, field, error.to_string())
-    })
 }

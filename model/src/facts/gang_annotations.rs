@@ -1,11 +1,10 @@
 //! The annotations by which pods without a PodGroup form a gang.
 // Parity: new, see docs/parity.md#k5.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
 use super::topology::{TOPOLOGY_PREFERRED, TOPOLOGY_REQUIRED, TopologyFacts};
-use crate::{membership::QUEUE_LABEL, name::Name, naming::POD};
+use crate::{membership::QUEUE_LABEL, name::Name};
 
 /// Annotation: minimum number of pods of the controller that start together.
 pub const MIN_AVAILABLE: &str = "scheduling.sigs.dev/min-available";
@@ -26,24 +25,6 @@ pub struct GangAnnotations {
     /// The value of [`MIN_AVAILABLE`], if that is not a number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unreadable: Option<Name>,
-}
-
-impl GangAnnotations {
-    /// Reads them; `None` if there are none.
-    pub(super) fn of(meta: &ObjectMeta) -> Option<Self> {
-        let annotations = meta.annotations.as_ref();
-        let minimum = annotations.and_then(|all| all.get(MIN_AVAILABLE));
-        let read = minimum.map(|text| text.parse().map_err(|_| Name::from(text.as_str())));
-        let (min_available, unreadable) = match read {
-            None => (None, None),
-            Some(Ok(number)) => (Some(number), None),
-            Some(Err(text)) => (None, Some(text)),
-        };
-        let topology = TopologyFacts::of_annotations(annotations);
-        let queue = POD.queue.read(meta, None).map(Name::from);
-        let found = Self { min_available, queue, topology, unreadable };
-        (found != Self::default()).then_some(found)
-    }
 }
 
 /// The annotations of the pods of a job.

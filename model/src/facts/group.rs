@@ -1,24 +1,15 @@
 //! PodGroups.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use super::{
-    FactError, created,
-    device::claim::ClaimEntry,
-    metadata::{Metadata, MetadataPrefixes},
-    object_key,
-    topology::TopologyFacts,
-};
+use super::{device::claim::ClaimEntry, metadata::Metadata, topology::TopologyFacts};
 use crate::{
     api_version::ApiVersion,
-    crd::PodGroupStatus,
     name::{Name, ObjectKey},
-    naming::Naming,
+    object_status::PodGroupStatus,
     resource::ResourceList,
     text::{MAX_MESSAGE, cut},
 };
@@ -84,40 +75,6 @@ pub struct GroupFacts {
 }
 
 impl GroupFacts {
-    /// Reads the metadata of a PodGroup, its queue and its PriorityClass. The other fields have their defaults, and
-    /// its minimum is 0.
-    ///
-    /// # Errors
-    ///
-    /// [`FactError`] if it has no name: skip it.
-    pub fn new(
-        (version, naming): (ApiVersion, Naming),
-        (meta, spec): (&ObjectMeta, &Value),
-        prefixes: &MetadataPrefixes,
-    ) -> Result<Self, FactError> {
-        let spec = Some(spec);
-        Ok(Self {
-            key: object_key("PodGroup", meta)?,
-            uid: Name::from(meta.uid.as_deref().unwrap_or_default()),
-            version,
-            created: created(meta),
-            min_member: 0,
-            queue: naming.queue.read(meta, spec).map(Name::from),
-            priority_class: naming.class.read(meta, spec).map(Name::from),
-            priority: None,
-            never_preempts: None,
-            leaves_whole: false,
-            roles: Vec::new(),
-            topology: None,
-            min_resources: ResourceList::default(),
-            claims: Vec::new(),
-            parent: None,
-            metadata: Arc::new(prefixes.select(meta)),
-            resource_version: meta.resource_version.as_deref().map(Name::from),
-            status: PodGroupStatus::default(),
-        })
-    }
-
     /// The same with messages of conditions of at most [`MAX_MESSAGE`] bytes: another controller may write longer ones,
     /// and that is no reason not to read the object.
     #[must_use]
@@ -132,7 +89,7 @@ impl GroupFacts {
     /// less than their sum: controllers write the number of all pods of a role there, also for a job that
     /// starts with fewer, and for one whose roles start one after another.
     // Parity: see docs/parity.md#k6.
-    pub(crate) fn set_roles(&mut self, roles: Vec<RoleFacts>) {
+    pub fn set_roles(&mut self, roles: Vec<RoleFacts>) {
         let sum = roles.iter().fold(0_u32, |sum, role| sum.saturating_add(role.min));
         self.roles = if self.min_member < sum { Vec::new() } else { roles };
     }
@@ -142,45 +99,6 @@ impl GroupFacts {
         let Self { never_preempts, leaves_whole, roles, .. } = self;
         (*never_preempts, *leaves_whole, roles)
     }
-
-    /// Sets what its pods request at least. Names that no node can have do not count: the controller of Volcano
-    /// writes what a quota would count, such as `count/pods` and `requests.cpu`, beside the resources.
-    ///
-    /// # Errors
-    ///
-    /// [`FactError`] if an amount cannot be read.
-    pub(crate) fn set_min_resources(
-        &mut self,
-        amounts: Option<&BTreeMap<String, Quantity>>,
-    ) -> Result<(), FactError> {
-        let Some(amounts) = amounts else { return Ok(()) };
-        self.min_resources = ResourceList::of_node_resources(amounts).map_err(|error| {
-            FactError::amount(format!("PodGroup {}", self.key), "spec.minResources", &error)
-        })?;
-        Ok(())
-    }
-}
-
-/// Reads a minimum.
-///
-/// # Errors
-///
-/// [`FactError`] if it is negative.
-pub(crate) fn min_member(group: &ObjectKey, number: i32) -> Result<u32, FactError> {
-    u32::try_from(number).map_err(|_| {
-        let problem = format!("{number} is negative");
-        FactError::new(format!("PodGroup {group}"), "spec.minMember", problem)
-    })
-}
-
-/// Reads a minimum that must be positive.
-///
-/// # Errors
-///
-/// What is wrong with it.
-pub(crate) fn positive(number: i32) -> Result<u32, String> {
-    let positive = u32::try_from(number).ok().filter(|number| *number > 0);
-    positive.ok_or_else(|| format!("{number} is not positive"))
 }
 
 fn is_false(flag: &bool) -> bool {

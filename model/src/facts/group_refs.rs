@@ -1,13 +1,11 @@
 //! The PodGroups that a pod names.
 
-use k8s_openapi::api::core::v1::Pod;
 use serde::{Deserialize, Serialize};
 use smallvec::{SmallVec, smallvec};
 
 use crate::{
     api_version::{ApiVersion, Join, ServedApis},
-    membership::named_groups,
-    name::{Name, Names, is_dns_subdomain},
+    name::Name,
 };
 
 /// A PodGroup that a pod names.
@@ -27,24 +25,13 @@ pub struct GroupRef {
 #[serde(from = "Stored", into = "Stored")]
 pub struct GroupRefs(SmallVec<[GroupRef; 1]>);
 
-impl GroupRefs {
-    /// Reads them from a pod.
-    ///
-    /// # Errors
-    ///
-    /// The field that has no valid name.
-    pub(super) fn of(pod: &Pod, names: &mut Names) -> Result<Self, &'static str> {
-        let mut refs = SmallVec::new();
-        for (field, name) in named_groups(&pod.metadata, pod.spec.as_ref()) {
-            if !is_dns_subdomain(name) {
-                return Err(field.name);
-            }
-            let only_with = field.only_if_served.then_some(field.version);
-            refs.push(GroupRef { join: field.version.join(), name: names.intern(name), only_with });
-        }
-        Ok(Self(refs))
+impl FromIterator<GroupRef> for GroupRefs {
+    fn from_iter<I: IntoIterator<Item = GroupRef>>(refs: I) -> Self {
+        Self(refs.into_iter().collect())
     }
+}
 
+impl GroupRefs {
     /// Returns the PodGroup that the pod belongs to.
     pub fn first(&self, served: ServedApis) -> Option<&GroupRef> {
         let is_active = |only_with: Option<ApiVersion>| only_with.is_none_or(|v| served.has(v));

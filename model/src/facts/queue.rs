@@ -3,16 +3,10 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
-use super::{FactError, created, object_key};
 use crate::{
-    api_version::ApiVersion,
-    crd::{QueueSpec, QueueStatus},
-    duration,
-    name::Name,
-    resource::ResourceList,
+    api_version::ApiVersion, name::Name, object_status::QueueStatus, resource::ResourceList,
 };
 
 /// The fields of a queue that the scheduler uses.
@@ -43,42 +37,4 @@ pub struct QueueFacts {
     pub resource_version: Option<Name>,
     /// The status as stored.
     pub status: QueueStatus,
-}
-
-impl QueueFacts {
-    /// Reads a queue.
-    ///
-    /// # Errors
-    ///
-    /// [`FactError`] if it has no name, a negative weight, or an amount or duration that cannot be read:
-    /// skip it.
-    pub fn from_parts(
-        version: ApiVersion,
-        meta: &ObjectMeta,
-        spec: &QueueSpec,
-        status: Option<&QueueStatus>,
-    ) -> Result<Self, FactError> {
-        let key = object_key("Queue", meta)?;
-        let object = || format!("Queue {}", key.name);
-        let weight = u32::try_from(spec.weight).map_err(|_| {
-            FactError::new(object(), "spec.weight", format!("{} is negative", spec.weight))
-        })?;
-        let capability = ResourceList::of_limits(&spec.capability)
-            .map_err(|error| FactError::amount(object(), "spec.capability", &error))?;
-        let min_runtime = spec.min_runtime.as_deref().map_or(Ok(Duration::ZERO), duration::parse);
-        let min_runtime =
-            min_runtime.map_err(|problem| FactError::new(object(), "spec.minRuntime", problem))?;
-        Ok(Self {
-            uid: Name::from(meta.uid.as_deref().unwrap_or_default()),
-            version,
-            created: created(meta),
-            weight,
-            capability,
-            min_runtime,
-            not_honoured: Vec::new(),
-            resource_version: meta.resource_version.as_deref().map(Name::from),
-            status: status.cloned().unwrap_or_default(),
-            name: key.name,
-        })
-    }
 }

@@ -46,12 +46,12 @@ pub struct TopologyFacts {
 
 impl TopologyFacts {
     /// All pods must be in one domain of this label.
-    pub(crate) const fn required(key: Name) -> Self {
+    pub const fn required(key: Name) -> Self {
         Self { required: Some(TopologyLevel::Label(key)), preferred: None }
     }
 
     /// Reads the annotations of a pod or a PodGroup; `None` if there are none.
-    pub(crate) fn of_annotations(annotations: Option<&BTreeMap<String, String>>) -> Option<Self> {
+    pub fn of_annotations(annotations: Option<&BTreeMap<String, String>>) -> Option<Self> {
         let level = |key| {
             let value = annotations.and_then(|all| all.get(key));
             let value = value.filter(|value| !value.is_empty());

@@ -4,13 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube_batch_api::{
+use kube_batch_cache::store::Store;
+use kube_batch_manifest::object::Kind;
+use kube_batch_model::{
     facts::{class::PodTemplate, pod::TaskFacts},
     name::Name,
     status::TaskStatus,
 };
-use kube_batch_cache::store::Store;
-use kube_batch_manifest::object::Kind;
 use kube_batch_sim::world::World;
 use kube_batch_yaml::suggest;
 

@@ -18,7 +18,7 @@ use std::{
 
 use anyhow::Context;
 use jiff::Timestamp;
-use kube_batch_api::{
+use kube_batch_model::{
     decision::{Decision, PodRef},
     name::{JobKey, Name, ObjectKey},
 };
@@ -221,7 +221,7 @@ impl Drop for AuditLog {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use kube_batch_api::decision::EvictReason;
+    use kube_batch_model::decision::EvictReason;
 
     use super::*;
 

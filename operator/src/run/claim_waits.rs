@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube_batch_api::name::{Name, ObjectKey};
+use kube_batch_model::name::{Name, ObjectKey};
 
 /// With fewer bindings it is not worth looking for those that do not wait any more.
 const MIN_LIMIT: usize = 64;

@@ -12,13 +12,13 @@ use std::{
 
 use anyhow::bail;
 use futures::future::LocalBoxFuture;
-use kube_batch_api::{cluster::Cluster, decision::Decision, name::JobKey, reason::Ignored};
 use kube_batch_cache::{
     durations::Durations,
     mirror::Mirror,
     snapshot::{Snapshot, SnapshotOptions, take_snapshot},
 };
 use kube_batch_framework::{candidates::Search, memory::Memory, report::Cycle};
+use kube_batch_model::{cluster::Cluster, decision::Decision, name::JobKey, reason::Ignored};
 use kube_batch_scheduler::{
     conf::Conf,
     writes::{DecisionWrite, Remark, StatusWrite, decision_writes, remarks, status_writes},

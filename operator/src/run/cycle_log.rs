@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::{
-    crd::{PodGroupStatus, UNSCHEDULABLE},
+use kube_batch_cache::store::Store;
+use kube_batch_framework::report::{Cycle, JobReport};
+use kube_batch_model::{
     decision::Decision,
     facts::group::GroupFacts,
     name::{JobKey, Name},
+    object_status::{PodGroupStatus, UNSCHEDULABLE},
 };
-use kube_batch_cache::store::Store;
-use kube_batch_framework::report::{Cycle, JobReport};
 use tracing::{Level, debug, enabled, info, trace};
 
 /// A decision, and the job and queue that it is about.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use kube_batch_api::{
+use kube_batch_model::{
     decision::{Decision, EvictReason},
     name::JobKey,
 };
@@ -123,7 +123,7 @@ fn is_for(write: &DecisionWrite, decision: &Decision) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use kube_batch_api::{decision::PodRef, name::ObjectKey};
+    use kube_batch_model::{decision::PodRef, name::ObjectKey};
 
     use kube_batch_cache::store::Store;
     use kube_batch_scheduler::writes::{Event, EventType, Regarding, decision_writes};

@@ -9,10 +9,8 @@ use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, PostParams},
 };
-use kube_batch_api::{
-    crd::{QueueSpec, v1alpha1, v1alpha2},
-    name::Name,
-};
+use kube_batch_api::crd::{QueueSpec, v1alpha1, v1alpha2};
+use kube_batch_model::name::Name;
 use serde_json::json;
 use tracing::{debug, info, warn};
 
@@ -117,7 +115,7 @@ async fn create(
 #[cfg(test)]
 mod tests {
     use http::Method;
-    use kube_batch_api::api_version::ApiVersion;
+    use kube_batch_model::api_version::ApiVersion;
     use tokio::{task::JoinHandle, time::Instant};
 
     use super::*;

@@ -4,14 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube_batch_api::{
+use kube_batch_cache::store::Store;
+use kube_batch_model::{
     facts::device::{
         DeviceId,
         claim::{Allocation, ResourceClaimFacts},
     },
     name::ObjectKey,
 };
-use kube_batch_cache::store::Store;
 use tracing::warn;
 
 /// The claims that hold each device alone.

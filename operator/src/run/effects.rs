@@ -35,8 +35,8 @@ use std::{
 };
 
 use kube::{Api, api::PostParams};
-use kube_batch_api::{decision::PodRef, name::Name};
 use kube_batch_cache::assumed::DecisionId;
+use kube_batch_model::{decision::PodRef, name::Name};
 use kube_batch_scheduler::writes::{DecisionWrite, Event, EventType, Regarding};
 use serde_json::Value;
 use tokio::{sync::Notify, task::JoinSet, time::Instant};

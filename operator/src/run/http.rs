@@ -285,7 +285,7 @@ async fn snapshot(State(answers): State<Answers>) -> Response {
 mod tests {
     use axum::http::{HeaderValue, header::ACCEPT};
     use futures::StreamExt;
-    use kube_batch_api::{facts::node::NodeFacts, name::Name};
+    use kube_batch_model::{facts::node::NodeFacts, name::Name};
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
         net::TcpStream,

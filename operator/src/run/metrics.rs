@@ -9,8 +9,8 @@ use std::{
     time::Duration,
 };
 
-use kube_batch_api::{cluster::Cluster, column::ClassIdx};
 use kube_batch_framework::milestone::Milestone;
+use kube_batch_model::{cluster::Cluster, column::ClassIdx};
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},

@@ -11,8 +11,8 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use kube::Client;
-use kube_batch_api::name::Name;
 use kube_batch_cache::{snapshot::SnapshotOptions, store::Store};
+use kube_batch_model::name::Name;
 use kube_batch_scheduler::{conf::Conf, registry::Registry};
 use tokio::{sync::watch, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -279,7 +279,7 @@ fn seed(identity: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use kube_batch_api::{decision::PodRef, name::ObjectKey};
+    use kube_batch_model::{decision::PodRef, name::ObjectKey};
     use kube_batch_scheduler::writes::{Event, EventType, Regarding};
 
     use super::*;

@@ -9,10 +9,10 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kube_batch_api::{
+use kube_batch_framework::report::{Cycle, JobReport, Phase, QueueReport};
+use kube_batch_model::{
     decision::EvictReason, name::Name, quantity::Quantity, resource::Unit, text::shortened,
 };
-use kube_batch_framework::report::{Cycle, JobReport, Phase, QueueReport};
 use prometheus_client::metrics::{family::Family, gauge::Gauge};
 
 use super::metrics::{Job, Metrics, Queue, QueueEvicted, QueuePhase, QueueResource};
@@ -195,13 +195,14 @@ fn number(amount: &str) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use kube_batch_api::{api_version::ApiVersion::V1Alpha2, crd::v1alpha2, name::ObjectKey};
+    use kube_batch_api::crd::v1alpha2;
     use kube_batch_cache::{
         assumed::Assumed,
         snapshot::{SnapshotOptions, take_snapshot},
         store::Store,
     };
     use kube_batch_framework::candidates::Search;
+    use kube_batch_model::{api_version::ApiVersion::V1Alpha2, name::ObjectKey};
     use kube_batch_scheduler::{
         conf::{Conf, parse},
         registry::Registry,

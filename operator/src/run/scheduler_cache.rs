@@ -14,16 +14,16 @@ use k8s_openapi::api::{
     core::v1::{PersistentVolumeClaim, Pod},
     resource::v1::ResourceClaim,
 };
-use kube_batch_api::{
-    decision::{ClaimChoice, DeviceChoice, PodRef},
-    facts::{FactError, device::DeviceId, pod::TaskFacts},
-    name::{Name, ObjectKey},
-};
 use kube_batch_cache::{
     assumed::{Assumed, DecisionId},
     history::History,
     mirror::Mirror,
     store::{Change, Store},
+};
+use kube_batch_model::{
+    decision::{ClaimChoice, DeviceChoice, PodRef},
+    facts::{FactError, device::DeviceId, pod::TaskFacts},
+    name::{Name, ObjectKey},
 };
 use kube_batch_scheduler::writes;
 use tokio::{sync::Notify, time::Instant};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use kube_batch_api::{decision::PodRef, name::Name};
+use kube_batch_api::dialect;
+use kube_batch_model::{decision::PodRef, name::Name};
 use kube_batch_scheduler::writes::{Event, Nomination, StatusWrite, Urgency, Waits, news_of_pod};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -69,7 +70,7 @@ impl StatusWriter {
                 let target = Target::Group(group.version, group.key.clone());
                 if self.admit(target.clone(), urgency, now) {
                     log_group(&group, &next);
-                    let dialect = group.version.dialect();
+                    let dialect = dialect::of(group.version);
                     let values = [&group.status, &next].map(|status| dialect.status_value(status));
                     let version = group.resource_version.as_ref();
                     self.enqueue_difference(target, version, values, events);

@@ -10,7 +10,8 @@ mod handler;
 mod kinds;
 
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use kube_batch_api::api_version::ApiVersion;
+use kube_batch_api::dialect;
+use kube_batch_model::api_version::ApiVersion;
 
 use self::kinds::{Visit, visit_all};
 pub(crate) use self::{follow::Source, handler::Handler, kinds::Watched};
@@ -28,7 +29,7 @@ pub(crate) struct Selection {
 impl Selection {
     fn has(&self, kind: &str) -> bool {
         let is_of = |version: &ApiVersion| {
-            let spec = version.spec();
+            let spec = dialect::spec(*version);
             spec.groups == kind || spec.queues == Some(kind)
         };
         (self.priority_class || kind != PriorityClass::KIND) && !self.without.iter().any(is_of)

@@ -5,7 +5,7 @@ use std::{
     io::{self, Write},
 };
 
-use kube_batch_api::resource::{CPU, MEMORY, PODS};
+use kube_batch_model::resource::{CPU, MEMORY, PODS};
 use kube_batch_sim::outcome::{ClusterOutcome, CycleOutcome, GroupOutcome, NodeOutcome, Outcome};
 
 use crate::{

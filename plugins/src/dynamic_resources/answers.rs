@@ -5,9 +5,9 @@ use std::{
     sync::Arc,
 };
 
-use kube_batch_api::column::{NodeIdx, Ordinal as _};
 use kube_batch_devices::{rows::WantedIdx, search::Refusal};
 use kube_batch_framework::plugin::{Capacity, NodesByDomain};
+use kube_batch_model::column::{NodeIdx, Ordinal as _};
 
 /// The nodes on which a search found no devices for the claims of a class, as long as what is in use stays the same:
 /// a node is searched for each action, and once more to explain why a task waits.

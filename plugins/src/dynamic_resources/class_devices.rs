@@ -5,16 +5,16 @@ use std::{
     sync::Arc,
 };
 
-use kube_batch_api::{
-    column::{Column, Dim, NodeIdx},
-    devices::{ClaimDemand, ExtendedClaim},
-    facts::device::claim::{Allocation, ResourceClaimFacts},
-    name::{Name, ObjectKey},
-};
 use kube_batch_devices::{
     claims::{Claim, MAX_REQUESTS, number_of_requests},
     extended::{Unprovided, claim_for},
     pod::{Readiness, readiness, resolve},
+};
+use kube_batch_model::{
+    column::{Column, Dim, NodeIdx},
+    devices::{ClaimDemand, ExtendedClaim},
+    facts::device::claim::{Allocation, ResourceClaimFacts},
+    name::{Name, ObjectKey},
 };
 
 use super::in_use::{ClaimIdx, ClaimsInUse};

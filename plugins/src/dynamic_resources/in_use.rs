@@ -2,7 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kube_batch_api::{
+use kube_batch_devices::{
+    inventory::Inventory,
+    result::score,
+    search::Chosen,
+    usage::{Held, Usage},
+};
+use kube_batch_model::{
     column::{Column, NodeIdx},
     devices::ExtendedClaim,
     facts::{
@@ -12,16 +18,10 @@ use kube_batch_api::{
     name::{Name, ObjectKey},
     status::{Placement, TaskStatus},
 };
-use kube_batch_devices::{
-    inventory::Inventory,
-    result::score,
-    search::Chosen,
-    usage::{Held, Usage},
-};
 
 use crate::{constraint_classes::ConstraintClassIdx, device_tables::HeldBy};
 
-kube_batch_api::row_type! {
+kube_batch_model::row_type! {
     /// Row of a claim for devices.
     pub(crate) ClaimIdx,
 }

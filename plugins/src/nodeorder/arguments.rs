@@ -1,7 +1,7 @@
 //! The arguments of the plugin.
 
-use kube_batch_api::{facts::class::preferred_nodes, name::Name, selector::NodeTerm};
 use kube_batch_framework::arguments::{AffinityPart, ArgumentKind, ArgumentSpec, Arguments};
+use kube_batch_model::{name::Name, selector::NodeTerm};
 
 /// Resources that a score counts, with their weights.
 pub type ResourceWeights = Vec<(Name, i64)>;
@@ -151,10 +151,9 @@ impl NodeOrderArguments {
             weights.map(|(name, weight)| (Name::from(name), weight)).collect()
         };
         let added = arguments.node_affinity(&ADDED_AFFINITY);
-        let preferred = added.preferred_during_scheduling_ignored_during_execution;
         Self {
             nodeaffinity: arguments.integer(&NODE_AFFINITY),
-            added_affinity: preferred_nodes(preferred.as_deref().unwrap_or_default()),
+            added_affinity: added.preferred(),
             podaffinity: arguments.integer(&POD_AFFINITY),
             leastrequested: arguments.integer(&LEAST_REQUESTED),
             leastrequested_resources: resources(&LEAST_REQUESTED_RESOURCES),

@@ -4,11 +4,11 @@
 //!
 //! Source: Kubernetes 1.37, `plugins/dynamicresources`, whose weight is 2.
 
-use kube_batch_api::{
+use kube_batch_framework::plugin::{Dependency, Scale};
+use kube_batch_model::{
     cluster::Cluster,
     column::{ClassIdx, NodeIdx},
 };
-use kube_batch_framework::plugin::{Dependency, Scale};
 
 use super::{arguments::NodeOrderArguments, score::Score};
 use crate::{compiled::Opening, dynamic_resources::DynamicResources, pod_count::Placed};

@@ -9,17 +9,17 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::{
+use kube_batch_framework::plugin::{Dependency, Scale};
+use kube_batch_model::{
     cluster::Cluster,
     column::{ClassIdx, Column, NodeIdx},
     name::Name,
 };
-use kube_batch_framework::plugin::{Dependency, Scale};
 
 use super::{arguments::NodeOrderArguments, score::Score};
 use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx};
 
-kube_batch_api::row_type! {
+kube_batch_model::row_type! {
     /// Row of an image that some pod uses.
     pub(crate) Image,
 }

@@ -13,12 +13,12 @@
 
 use std::sync::Arc;
 
-use kube_batch_api::{
+use kube_batch_framework::plugin::{Capacity, Dependency, Scale};
+use kube_batch_model::{
     cluster::Cluster,
     column::{ClassIdx, Column, NodeIdx},
     facts::class::{PodTerm, PodTerms},
 };
-use kube_batch_framework::plugin::{Capacity, Dependency, Scale};
 
 use super::{arguments::NodeOrderArguments, score::Score};
 use crate::{

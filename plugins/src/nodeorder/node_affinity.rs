@@ -3,11 +3,11 @@
 //!
 //! Source: Kubernetes 1.36, `plugins/nodeaffinity`.
 
-use kube_batch_api::{
+use kube_batch_framework::plugin::{Dependency, Scale};
+use kube_batch_model::{
     cluster::Cluster,
     column::{ClassIdx, Column, NodeIdx},
 };
-use kube_batch_framework::plugin::{Dependency, Scale};
 
 use super::{arguments::NodeOrderArguments, score::Score};
 use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx, node_tests::AllOf};

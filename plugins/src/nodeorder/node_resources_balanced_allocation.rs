@@ -9,11 +9,11 @@
 //! Source: Kubernetes 1.36, `plugins/noderesources/balanced_allocation.go`. Floats where Kubernetes
 //! has them, in its order, so that the last digit agrees.
 
-use kube_batch_api::{
+use kube_batch_framework::plugin::{Dependency, Scale};
+use kube_batch_model::{
     cluster::Cluster,
     column::{ClassIdx, Column, Dim, NodeIdx},
 };
-use kube_batch_framework::plugin::{Dependency, Scale};
 
 use super::{
     arguments::NodeOrderArguments,

@@ -10,13 +10,13 @@
 //!
 //! Source: Kubernetes 1.36, `plugins/noderesources`.
 
-use kube_batch_api::{
+use kube_batch_framework::plugin::{Dependency, Scale};
+use kube_batch_model::{
     cluster::Cluster,
     column::{ClassIdx, Column, Dim, NodeIdx},
     facts::request::ScoringAmounts,
     resource::Request,
 };
-use kube_batch_framework::plugin::{Dependency, Scale};
 
 use super::{
     arguments::{NodeOrderArguments, ResourceWeights},

@@ -2,11 +2,11 @@
 
 use std::{fmt, sync::Arc};
 
-use kube_batch_api::{
+use kube_batch_framework::plugin::{Dependency, Scale};
+use kube_batch_model::{
     cluster::Cluster,
     column::{ClassIdx, NodeIdx},
 };
-use kube_batch_framework::plugin::{Dependency, Scale};
 
 use super::arguments::NodeOrderArguments;
 use crate::{compiled::Opening, node_labels::LabelColumn, pod_count::Placed};

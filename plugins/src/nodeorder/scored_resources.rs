@@ -6,7 +6,7 @@
 //!
 //! Source: Kubernetes 1.37, `plugins/noderesources/resource_allocation.go`.
 
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster,
     column::{Dim, NodeIdx},
 };

@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
-use kube_batch_api::{
+use kube_batch_framework::plugin::{Dependency, Scale};
+use kube_batch_model::{
     cluster::Cluster,
     column::{ClassIdx, Column, NodeIdx},
 };
-use kube_batch_framework::plugin::{Dependency, Scale};
 
 use super::{arguments::NodeOrderArguments, score::Score};
 use crate::{

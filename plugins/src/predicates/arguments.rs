@@ -1,9 +1,9 @@
 //! The arguments of the plugin.
 
-use kube_batch_api::{name::Name, resource::is_extended_resource, selector::NodeTerm};
 use kube_batch_framework::arguments::{
     AffinityPart, ArgumentKind, ArgumentSpec, Arguments, ListItems,
 };
+use kube_batch_model::{name::Name, resource::is_extended_resource, selector::NodeTerm};
 
 /// The arguments of the plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,14 +62,11 @@ impl PredicatesArguments {
     pub(super) fn of(arguments: &Arguments) -> Self {
         let names = |spec| arguments.list(spec).into_iter().map(Name::from).collect();
         let added = arguments.node_affinity(&ADDED_AFFINITY);
-        let required = added.required_during_scheduling_ignored_during_execution;
         Self {
             memory_pressure: arguments.bool(&MEMORY_PRESSURE),
             disk_pressure: arguments.bool(&DISK_PRESSURE),
             pid_pressure: arguments.bool(&PID_PRESSURE),
-            added_affinity: required.map(|required| {
-                required.node_selector_terms.iter().map(NodeTerm::from_api).collect()
-            }),
+            added_affinity: added.required(),
             ignored_resources: names(&IGNORED_RESOURCES),
             ignored_resource_groups: names(&IGNORED_RESOURCE_GROUPS),
         }

@@ -3,15 +3,15 @@
 //! Source: Kubernetes 1.37, `plugins/dynamicresources`. Differences are in docs/parity.md#devices.
 // Parity: see docs/parity.md#devices.
 
-use kube_batch_api::{
+use kube_batch_devices::search::Refusal;
+use kube_batch_framework::plugin::{Capacity, Dependencies, Dependency, NodesByDomain};
+use kube_batch_model::{
     cluster::Cluster,
     column::{JobIdx, NodeIdx, TaskIdx},
     decision::DeviceChoice,
     name::ObjectKey,
     reason::{Cause, Inadmissible, Unfit},
 };
-use kube_batch_devices::search::Refusal;
-use kube_batch_framework::plugin::{Capacity, Dependencies, Dependency, NodesByDomain};
 
 use super::{
     arguments::PredicatesArguments,

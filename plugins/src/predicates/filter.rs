@@ -2,7 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
-use kube_batch_api::{
+use kube_batch_framework::plugin::{Capacity, Dependencies, Dependency, NodesByDomain};
+use kube_batch_model::{
     cluster::Cluster,
     column::{JobIdx, NodeIdx, TaskIdx},
     decision::{ClaimChoice, DeviceChoice},
@@ -10,7 +11,6 @@ use kube_batch_api::{
     node_set::NodeSet,
     reason::{Inadmissible, Unfit},
 };
-use kube_batch_framework::plugin::{Capacity, Dependencies, Dependency, NodesByDomain};
 
 use super::arguments::PredicatesArguments;
 use crate::{

@@ -12,13 +12,13 @@
 
 use std::sync::Arc;
 
-use kube_batch_api::{
+use kube_batch_framework::plugin::{Capacity, Dependencies, Dependency, NodesByDomain};
+use kube_batch_model::{
     column::Column,
     facts::class::{PodTerm, PodTerms},
     name::Name,
     reason::{Cause, Inadmissible, Unfit},
 };
-use kube_batch_framework::plugin::{Capacity, Dependencies, Dependency, NodesByDomain};
 
 use super::{
     arguments::PredicatesArguments,

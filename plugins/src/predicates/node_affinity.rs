@@ -9,7 +9,8 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use kube_batch_api::{
+use kube_batch_framework::plugin::{Dependencies, Dependency};
+use kube_batch_model::{
     cluster::Cluster,
     column::{Column, NodeIdx},
     facts::class::PodTemplate,
@@ -17,7 +18,6 @@ use kube_batch_api::{
     reason::{Cause, Inadmissible, Unfit},
     selector::NodeTerm,
 };
-use kube_batch_framework::plugin::{Dependencies, Dependency};
 
 use super::{
     arguments::PredicatesArguments,

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::{
+use kube_batch_framework::plugin::Capacity;
+use kube_batch_model::{
     column::{Column, NodeIdx},
     facts::class::PodTemplate,
     name::Name,
 };
-use kube_batch_framework::plugin::Capacity;
 
 use crate::{
     compiled::Opening,
@@ -15,7 +15,7 @@ use crate::{
     pod_count::{Placed, PodCount},
 };
 
-kube_batch_api::row_type! {
+kube_batch_model::row_type! {
     /// Row of a port or disk that some pod uses.
     pub(crate) Item,
 }

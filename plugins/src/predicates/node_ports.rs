@@ -5,8 +5,8 @@
 //!
 //! Source: Kubernetes 1.36, `plugins/nodeports`.
 
-use kube_batch_api::{facts::class::HostPort, name::Name, reason::Unfit};
 use kube_batch_framework::plugin::{Dependencies, Dependency};
+use kube_batch_model::{facts::class::HostPort, name::Name, reason::Unfit};
 
 use super::{
     arguments::PredicatesArguments,

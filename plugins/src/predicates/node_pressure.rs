@@ -6,12 +6,12 @@
 //! Source: kube-batch v0.5.0 `plugins/predicates/predicates.go`, `CheckNodeMemoryPressure`,
 //! `CheckNodeDiskPressure` and `CheckNodePIDPressure`.
 
-use kube_batch_api::{
+use kube_batch_framework::plugin::{Dependencies, Dependency};
+use kube_batch_model::{
     column::{Column, NodeIdx},
     facts::node::NodeFacts,
     reason::Unfit,
 };
-use kube_batch_framework::plugin::{Dependencies, Dependency};
 
 use super::{
     arguments::PredicatesArguments,

@@ -4,13 +4,13 @@
 //!
 //! Source: kube-batch v0.5.0 `plugins/predicates/predicates.go`, `CheckNodeCondition`.
 
-use kube_batch_api::{
+use kube_batch_framework::plugin::{Dependencies, Dependency};
+use kube_batch_model::{
     column::{Column, NodeIdx},
     facts::node::NodeFacts,
     node_set::NodeSet,
     reason::Unfit,
 };
-use kube_batch_framework::plugin::{Dependencies, Dependency};
 
 use super::{
     arguments::PredicatesArguments,

@@ -2,8 +2,8 @@
 //!
 //! Source: Kubernetes 1.36, `plugins/nodeunschedulable`.
 
-use kube_batch_api::{column::Column, node_set::NodeSet, reason::Unfit};
 use kube_batch_framework::plugin::{Dependencies, Dependency};
+use kube_batch_model::{column::Column, node_set::NodeSet, reason::Unfit};
 
 use super::{
     arguments::PredicatesArguments,

@@ -13,14 +13,14 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::{
+use kube_batch_framework::plugin::{Dependencies, Dependency};
+use kube_batch_model::{
     cluster::Storage,
     column::{Column, NodeIdx, Ordinal},
     facts::class::ClaimRef,
     name::{Name, ObjectKey},
     reason::Unfit,
 };
-use kube_batch_framework::plugin::{Dependencies, Dependency};
 
 use super::{
     arguments::PredicatesArguments,
@@ -32,7 +32,7 @@ use crate::{
     pod_count::{Placed, PodCount},
 };
 
-kube_batch_api::row_type! {
+kube_batch_model::row_type! {
     /// Row of a volume driver for which some node has a limit.
     pub(crate) Driver,
     /// Row of a volume of such a driver.

@@ -9,8 +9,8 @@
 
 use std::sync::Arc;
 
-use kube_batch_api::{column::Column, facts::class::SpreadConstraint, reason::Unfit};
 use kube_batch_framework::plugin::{Dependencies, Dependency};
+use kube_batch_model::{column::Column, facts::class::SpreadConstraint, reason::Unfit};
 
 use super::{
     arguments::PredicatesArguments,

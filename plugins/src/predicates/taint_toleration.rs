@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use kube_batch_api::{column::Column, node_set::NodeSet, reason::Unfit};
 use kube_batch_framework::plugin::{Dependencies, Dependency};
+use kube_batch_model::{column::Column, node_set::NodeSet, reason::Unfit};
 
 use super::{
     arguments::PredicatesArguments,

@@ -27,7 +27,8 @@ use std::{
     },
 };
 
-use kube_batch_api::{
+use kube_batch_framework::plugin::{Dependencies, Dependency, NodesByDomain};
+use kube_batch_model::{
     column::{Column, NodeIdx},
     decision::ClaimChoice,
     facts::{node::NodeFacts, storage::ClaimFacts},
@@ -35,7 +36,6 @@ use kube_batch_api::{
     reason::{Cause, Inadmissible, Unfit},
     status::Placement,
 };
-use kube_batch_framework::plugin::{Dependencies, Dependency, NodesByDomain};
 
 use self::available::{AvailableVolume, AvailableVolumes, ClaimToBind, VolumeChoice};
 use super::{
@@ -47,7 +47,7 @@ use crate::{
     pod_count::Placed, volume_claims::ResolvedClaims,
 };
 
-kube_batch_api::row_type! {
+kube_batch_model::row_type! {
     /// Row of a claim that is bound when a pod is placed.
     pub(crate) UnboundClaim,
 }

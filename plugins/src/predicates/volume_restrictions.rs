@@ -8,13 +8,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kube_batch_api::{
+use kube_batch_framework::plugin::{Capacity, Dependencies, Dependency};
+use kube_batch_model::{
     column::Column,
     facts::{class::Disk, storage::ClaimFacts},
     name::{Name, ObjectKey},
     reason::Unfit,
 };
-use kube_batch_framework::plugin::{Capacity, Dependencies, Dependency};
 
 use super::{
     arguments::PredicatesArguments,
@@ -98,7 +98,7 @@ impl Filter for VolumeRestrictions {
     }
 }
 
-kube_batch_api::row_type! {
+kube_batch_model::row_type! {
     /// Row of a claim of access mode ReadWriteOncePod.
     pub(crate) RwopClaim,
 }

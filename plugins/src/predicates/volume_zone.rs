@@ -8,13 +8,13 @@
 
 use std::sync::Arc;
 
-use kube_batch_api::{
+use kube_batch_framework::plugin::{Dependencies, Dependency};
+use kube_batch_model::{
     column::{Column, NodeIdx},
     name::Name,
     reason::Unfit,
     selector::Labels,
 };
-use kube_batch_framework::plugin::{Dependencies, Dependency};
 
 use super::{
     arguments::PredicatesArguments,

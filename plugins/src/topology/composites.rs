@@ -3,16 +3,16 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kube_batch_api::{
+use kube_batch_framework::{
+    plugin::Change,
+    topology::{Home, JobLevel, JobTopology, Scope, nodes_that_count},
+};
+use kube_batch_model::{
     cluster::Cluster,
     column::{CompositeIdx, DomainIdx, JobIdx},
     composites::{Child, Composites},
     name::Name,
     status::{Placement, TaskStatus},
-};
-use kube_batch_framework::{
-    plugin::Change,
-    topology::{Home, JobLevel, JobTopology, Scope, nodes_that_count},
 };
 
 use super::{

@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kube_batch_api::{
+use kube_batch_framework::topology::Level;
+use kube_batch_model::{
     cluster::Cluster,
     column::{Column, DomainIdx, NodeIdx, Ordinal},
     name::Name,
 };
-use kube_batch_framework::topology::Level;
 
 use super::resolve::LevelPath;
 use crate::node_labels::{LabelColumn, NodeLabels};

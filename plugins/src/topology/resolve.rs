@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use kube_batch_api::{
+use kube_batch_model::{
     facts::{
         composite::CompositeFacts,
         topology::{TopologyFacts, TopologyLevel},

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::world::World;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube_batch_api::{
+use kube_batch_framework::{plugin::Plugin, session_cache::SessionCache};
+use kube_batch_model::{
     cluster::Cluster,
     column::{ClassIdx, NodeIdx, TaskIdx},
 };
-use kube_batch_framework::{plugin::Plugin, session_cache::SessionCache};
 use kube_batch_plugins::binpack::{Binpack, BinpackArguments};
 use proptest::prelude::*;
 use serde_json::json;

@@ -4,24 +4,24 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use crate::world::{World, node, waiting};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelector, Pod};
-use kube_batch_api::{
-    cluster::Cluster,
-    column::{ClassIdx, Dim, NodeIdx},
-    facts::class::{PodTemplate, preferred_nodes},
-    name::Name,
-    node_set::NodeSet,
-    quantity::Quantity,
-    reason::{FitReport, Unfit},
-    resource::{PODS, Unit},
-    selector::NodeTerm,
-};
+use k8s_openapi::api::core::v1::Pod;
 use kube_batch_framework::{
     candidates::Search,
     plugin::{Capacity, Dependency, Extremes, Plugin, Scale},
     policy::{ConfiguredPlugin, ExtensionPoints, Policy},
     session::Session,
     session_cache::SessionCache,
+};
+use kube_batch_model::{
+    cluster::Cluster,
+    column::{ClassIdx, Dim, NodeIdx},
+    facts::class::PodTemplate,
+    name::Name,
+    node_set::NodeSet,
+    quantity::Quantity,
+    reason::{FitReport, Unfit},
+    resource::{PODS, Unit},
+    selector::node_affinity::NodeAffinity,
 };
 use kube_batch_plugins::{
     nodeorder::{
@@ -141,12 +141,8 @@ struct ResourceWeight {
 
 impl Args {
     fn predicates(&self) -> PredicatesArguments {
-        let required = &self.added_affinity.required_during_scheduling_ignored_during_execution;
-        let terms = |required: &NodeSelector| {
-            required.node_selector_terms.iter().map(NodeTerm::from_api).collect()
-        };
         PredicatesArguments {
-            added_affinity: required.as_ref().map(terms),
+            added_affinity: self.added_affinity.required(),
             ignored_resources: self.ignored_resources.clone(),
             ignored_resource_groups: self.ignored_resource_groups.clone(),
             ..PredicatesArguments::default()
@@ -163,12 +159,7 @@ impl Args {
             leastrequested_resources: resources(&self.scoring_strategy.resources),
             mostrequested_resources: resources(&self.scoring_strategy.resources),
             balancedresource_resources: resources(&self.resources),
-            added_affinity: preferred_nodes(
-                self.added_affinity
-                    .preferred_during_scheduling_ignored_during_execution
-                    .as_deref()
-                    .unwrap_or_default(),
-            ),
+            added_affinity: self.added_affinity.preferred(),
             ..weights.clone()
         }
     }

@@ -1,15 +1,15 @@
 //! What `predicates` and `nodeorder` count follows the moves of a session.
 
 use crate::random_cluster::{members, snapshot, steps};
-use kube_batch_api::{
+use kube_batch_framework::{
+    plugin::{Capacity, Change, Dependency, Plugin, Scale, ScoreTerm},
+    session_cache::SessionCache,
+};
+use kube_batch_model::{
     cluster::Cluster,
     column::{ClassIdx, NodeIdx},
     name::Name,
     reason::Unfit,
-};
-use kube_batch_framework::{
-    plugin::{Capacity, Change, Dependency, Plugin, Scale, ScoreTerm},
-    session_cache::SessionCache,
 };
 use kube_batch_plugins::{
     nodeorder::{NodeOrder, arguments::NodeOrderArguments},

@@ -4,7 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::random_cluster::{N_NODES, members, snapshot, steps};
-use kube_batch_api::{
+use kube_batch_framework::{
+    plugin::{Capacity, Change, Dependency, Extremes, Plugin, Scale},
+    session_cache::SessionCache,
+};
+use kube_batch_model::{
     cluster::Cluster,
     column::{ClassIdx, NodeIdx, Ordinal, TaskIdx},
     facts::class::{PodMatcher, PodTemplate, PodTerm, SpreadConstraint},
@@ -12,10 +16,6 @@ use kube_batch_api::{
     reason::Unfit,
     selector::Labels,
     status::TaskStatus,
-};
-use kube_batch_framework::{
-    plugin::{Capacity, Change, Dependency, Extremes, Plugin, Scale},
-    session_cache::SessionCache,
 };
 use kube_batch_plugins::{
     nodeorder::{NodeOrder, arguments::NodeOrderArguments},

@@ -1,7 +1,7 @@
 //! Random small clusters in which every filter and score applies.
 
 use k8s_openapi::api::core::v1::Pod;
-use kube_batch_api::{
+use kube_batch_model::{
     cluster::Cluster,
     column::{NodeIdx, Ordinal, TaskIdx},
     status::{Placement, TaskStatus},

@@ -3,12 +3,6 @@
 use crate::world::{World, node};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kube_batch_api::{
-    cluster::Cluster,
-    column::{ClassIdx, TaskIdx},
-    reason::Unfit,
-    status::{Placement, TaskStatus},
-};
 use kube_batch_framework::{
     arguments::Arguments,
     candidates::Search,
@@ -16,6 +10,12 @@ use kube_batch_framework::{
     policy::{ConfiguredPlugin, ExtensionPoints, Policy},
     session::Session,
     session_cache::SessionCache,
+};
+use kube_batch_model::{
+    cluster::Cluster,
+    column::{ClassIdx, TaskIdx},
+    reason::Unfit,
+    status::{Placement, TaskStatus},
 };
 use kube_batch_plugins::{
     binpack, conformance, drf, gang,

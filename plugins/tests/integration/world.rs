@@ -7,14 +7,14 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube_batch_api::{
-    cluster::Cluster,
-    column::{ClassIdx, NodeIdx},
-};
 use kube_batch_cache::{
     assumed::Assumed,
     snapshot::{SnapshotOptions, take_snapshot},
     store::Store,
+};
+use kube_batch_model::{
+    cluster::Cluster,
+    column::{ClassIdx, NodeIdx},
 };
 use serde::Deserialize;
 

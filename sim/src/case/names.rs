@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use kube_batch_api::name::ObjectKey;
+use kube_batch_model::name::ObjectKey;
 use kube_batch_yaml::{Cursor, Key, Problem, Value, suggest};
 
 use super::positioned::Positioned;

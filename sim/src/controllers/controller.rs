@@ -7,12 +7,12 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
 };
-use kube_batch_api::{
+use kube_batch_cache::store::Store;
+use kube_batch_manifest::defaults::fill_spec;
+use kube_batch_model::{
     membership::GROUP_ANNOTATION,
     name::{Name, ObjectKey},
 };
-use kube_batch_cache::store::Store;
-use kube_batch_manifest::defaults::fill_spec;
 
 use super::{plan::NewPod, pods::Pods, template::Template};
 use crate::admission::admit;

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::{JobSpec, JobStatus};
-use kube_batch_api::{
+use kube_batch_cache::store::Store;
+use kube_batch_model::{
     facts::{FactError, pod::TaskFacts},
     name::{Name, ObjectKey},
     status::TaskStatus,
 };
-use kube_batch_cache::store::Store;
 
 use super::plan::{NewPod, Numbers, OwnedPod, Plan, is_free, number_of_pods};
 

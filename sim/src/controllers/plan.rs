@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use kube_batch_api::{
+use kube_batch_cache::store::Store;
+use kube_batch_model::{
     facts::FactError,
     name::{Name, ObjectKey},
     status::TaskStatus,
 };
-use kube_batch_cache::store::Store;
 
 /// Maximum number of pods of one controller. Guessed: ten times the largest cluster that Kubernetes
 /// supports, and few enough to be created in seconds.

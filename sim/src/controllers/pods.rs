@@ -1,8 +1,8 @@
 //! The pods that a controller wants.
 
 use jiff::Timestamp;
-use kube_batch_api::name::ObjectKey;
 use kube_batch_cache::store::Store;
+use kube_batch_model::name::ObjectKey;
 
 use super::{
     job::JobRun,

@@ -5,7 +5,7 @@ use k8s_openapi::{
     api::core::v1::{PersistentVolumeClaim, PodSpec, PodTemplateSpec},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube_batch_api::{duration, facts::FactError, status::TaskStatus};
+use kube_batch_model::{duration, facts::FactError, status::TaskStatus};
 
 /// Annotation of a pod that ends by itself, or of a pod template: the time after which it succeeds,
 /// in seconds or as a duration such as `1m30s`.

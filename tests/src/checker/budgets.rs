@@ -1,6 +1,6 @@
 //! Disruption budgets (docs/parity.md#p11).
 
-use kube_batch_api::{
+use kube_batch_model::{
     decision::EvictReason,
     facts::policy::{BudgetFacts, HIGHEST_USER_PRIORITY},
 };

@@ -1,6 +1,6 @@
 //! All or nothing.
 
-use kube_batch_api::{decision::EvictReason, facts::composite::CompositeFacts, name::Name};
+use kube_batch_model::{decision::EvictReason, facts::composite::CompositeFacts, name::Name};
 
 use super::view::{Job, Pod, View};
 

@@ -1,6 +1,6 @@
 //! Which nodes admit a pod.
 
-use kube_batch_api::facts::{
+use kube_batch_model::facts::{
     class::{Toleration, TolerationOperator},
     node::{NodeFacts, Taint},
 };

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use kube_batch_api::{
+use kube_batch_model::{
     facts::{
         class::{PodMatcher, PodTemplate, PodTerm, SpreadConstraint},
         pod::TaskFacts,

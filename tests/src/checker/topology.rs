@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use kube_batch_api::{facts::topology::TopologyLevel, name::Name};
+use kube_batch_model::{facts::topology::TopologyLevel, name::Name};
 
 use super::view::{Job, Pod, View};
 

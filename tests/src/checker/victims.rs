@@ -1,6 +1,6 @@
 //! Who may be evicted, and for whom.
 
-use kube_batch_api::decision::EvictReason;
+use kube_batch_model::decision::EvictReason;
 
 use super::view::{Eviction, Job, Pod, View};
 

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kube_batch_api::{
+use kube_batch_cache::{snapshot::SnapshotOptions, store::Store};
+use kube_batch_framework::arguments::ArgumentValue;
+use kube_batch_model::{
     api_version::{ApiVersion, Join},
     decision::{Decision, DeviceChoice, EvictReason, PodRef},
     facts::{
@@ -12,8 +14,6 @@ use kube_batch_api::{
     name::{JobKey, Name, ObjectKey},
     status::TaskStatus,
 };
-use kube_batch_cache::{snapshot::SnapshotOptions, store::Store};
-use kube_batch_framework::arguments::ArgumentValue;
 use kube_batch_scheduler::conf::{Conf, PluginConf};
 
 /// A pod.

@@ -1,4 +1,4 @@
-//! What makes objects hostile. Most pods are at their bounds (`api/src/facts/limits.rs`), or above.
+//! What makes objects hostile. Most pods are at their bounds (`api/src/read/limits.rs`), or above.
 
 use serde_json::{Value, json};
 

@@ -15,12 +15,11 @@ use k8s_openapi::{
     },
 };
 use kube_batch_api::{
-    api_version::ApiVersion,
     crd::{PodGroupSpec, QueueSpec},
     dialect::RawObject,
-    facts::topology::TOPOLOGY_PREFERRED,
 };
 use kube_batch_cache::store::Store;
+use kube_batch_model::{api_version::ApiVersion, facts::topology::TOPOLOGY_PREFERRED};
 use serde_json::json;
 
 use super::{

@@ -3,16 +3,14 @@
 use std::collections::BTreeMap;
 
 use kube_batch_api::{
-    api_version::ApiVersion,
-    dialect::kinds,
-    facts::{
-        composite::CompositeFacts,
-        group::GroupFacts,
-        metadata::MetadataPrefixes,
-        pod::{Interner, TaskFacts},
-    },
-    name::Name,
+    dialect::{self, kinds},
     naming::{Class, Naming},
+    read,
+};
+use kube_batch_model::{
+    api_version::ApiVersion,
+    facts::{group::GroupFacts, metadata::MetadataPrefixes, pod::Interner},
+    name::Name,
 };
 use serde_json::{Deserializer, Value, json};
 
@@ -165,18 +163,18 @@ impl Reading {
             (Some("PodGroup"), Some(version)) => {
                 let object = serde_json::from_value(object.clone()).expect("an object");
                 let prefixes = MetadataPrefixes::default();
-                let facts = version.dialect().read_group(&object, &prefixes).expect("facts");
+                let facts = dialect::of(version).read_group(&object, &prefixes).expect("facts");
                 let GroupFacts { queue, priority_class, priority, .. } = facts;
                 (queue, priority_class.or_else(|| class_of_priority(priority?)))
             }
             (Some("CompositePodGroup"), _) => {
                 let object = serde_json::from_value(object.clone()).expect("an object");
-                let facts = CompositeFacts::from_composite(&object).expect("facts");
+                let facts = read::composite(&object).expect("facts");
                 (facts.queue, class_of_priority(facts.priority))
             }
             _ => {
                 let pod = serde_json::from_value(object.clone()).expect("a pod");
-                let facts = TaskFacts::from_pod(&pod, &mut Interner::default()).expect("facts");
+                let facts = read::pod(&pod, &mut Interner::default()).expect("facts");
                 (facts.annotations.as_ref().and_then(|own| own.queue.clone()), None)
             }
         };

@@ -10,12 +10,12 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use kube_batch_api::{
-    api_version::ApiVersion, decision::Decision, dialect::RawObject, dialect::Transition,
-    name::ObjectKey,
-};
+use kube_batch_api::dialect::RawObject;
 use kube_batch_cache::snapshot::SnapshotOptions;
 use kube_batch_framework::{memory::Memory, report::next_group_status};
+use kube_batch_model::{
+    api_version::ApiVersion, decision::Decision, dialect::Transition, name::ObjectKey,
+};
 use kube_batch_tests::{leader::Leader, random_cluster::Rng, seeds::seeds};
 use serde_json::{Value, json};
 

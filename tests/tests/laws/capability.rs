@@ -11,15 +11,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use kube_batch_api::{
+use kube_batch_api::dialect::RawObject;
+use kube_batch_cache::snapshot::SnapshotOptions;
+use kube_batch_framework::memory::Memory;
+use kube_batch_model::{
     api_version::ApiVersion,
     decision::Decision,
-    dialect::RawObject,
     membership::BOUND_QUEUE_ANNOTATION,
     name::{Name, ObjectKey},
 };
-use kube_batch_cache::snapshot::SnapshotOptions;
-use kube_batch_framework::memory::Memory;
 use kube_batch_tests::{leader::Leader, random_cluster::Rng, seeds::seeds};
 use serde_json::{Value, json};
 

@@ -2,14 +2,14 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube_batch_api::{
+use kube_batch_api::crd::PodGroupSpec;
+use kube_batch_framework::{arguments::ArgumentValue, candidates::Search};
+use kube_batch_model::{
     api_version::ApiVersion,
-    crd::PodGroupSpec,
     decision::{Decision, DeviceChoice, EvictReason, PodRef},
     facts::device::claim::DeviceResult,
     name::{JobKey, Name, ObjectKey},
 };
-use kube_batch_framework::{arguments::ArgumentValue, candidates::Search};
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, world::World};
 use kube_batch_tests::{

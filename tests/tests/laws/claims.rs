@@ -1,13 +1,13 @@
 //! Claims whose pod is bound, before the volume controller confirms the volume.
 
 use jiff::Timestamp;
-use kube_batch_api::{
+use kube_batch_cache::{assumed::Assumed, snapshot::take_snapshot};
+use kube_batch_framework::candidates::Search;
+use kube_batch_model::{
     decision::{ClaimChoice, Decision},
     name::ObjectKey,
     status::TaskStatus,
 };
-use kube_batch_cache::{assumed::Assumed, snapshot::take_snapshot};
-use kube_batch_framework::candidates::Search;
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, world::World};
 use kube_batch_yaml::{Limits, parse};

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::decision::Decision;
 use kube_batch_framework::candidates::Search;
+use kube_batch_model::decision::Decision;
 use kube_batch_tests::{
     random_cluster::Rng,
     seeds::{is_often, seeds},

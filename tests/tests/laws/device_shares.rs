@@ -6,8 +6,8 @@
 
 use std::fmt::Write;
 
-use kube_batch_api::resource::Unit;
 use kube_batch_framework::candidates::Search;
+use kube_batch_model::resource::Unit;
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, simulation::Simulation, world::World};
 use kube_batch_tests::{random_cluster::Rng, seeds::seeds};

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use kube_batch_actions::{allocate, backfill, preempt, reclaim};
-use kube_batch_api::column::ClassIdx;
 use kube_batch_cache::{
     assumed::Assumed,
     snapshot::{SnapshotOptions, take_snapshot},
     store::Store,
 };
 use kube_batch_framework::{candidates::Search, memory::Memory, report::Cycle, session::Session};
+use kube_batch_model::column::ClassIdx;
 use kube_batch_scheduler::conf::Conf;
 use kube_batch_tests::{
     hostile::{Kind, NAMESPACE, Size, Variant, contents::kinds, decisions_about_others},

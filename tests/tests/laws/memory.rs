@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use kube_batch_api::{
+use kube_batch_cache::store::Store;
+use kube_batch_framework::{candidates::Search, memory::Memory, report::Cycle};
+use kube_batch_model::{
     api_version::ApiVersion,
     decision::Decision,
     facts::{
@@ -15,8 +17,6 @@ use kube_batch_api::{
     name::ObjectKey,
     status::TaskStatus,
 };
-use kube_batch_cache::store::Store;
-use kube_batch_framework::{candidates::Search, memory::Memory, report::Cycle};
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, simulation::Simulation, world::World};
 use kube_batch_tests::{

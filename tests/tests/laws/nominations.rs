@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use kube_batch_api::{decision::Decision, name::ObjectKey, status::TaskStatus};
 use kube_batch_cache::{assumed::Assumed, snapshot::take_snapshot};
 use kube_batch_framework::candidates::Search;
+use kube_batch_model::{decision::Decision, name::ObjectKey, status::TaskStatus};
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, simulation::Simulation, world::World};
 use kube_batch_tests::{random_cluster::Rng, seeds::seeds};

@@ -15,9 +15,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube_batch_actions::{allocate, preempt};
-use kube_batch_api::{
-    api_version::ApiVersion, cluster::Cluster, crd::QueueSpec, decision::Decision,
-};
+use kube_batch_api::crd::QueueSpec;
 use kube_batch_cache::{
     assumed::Assumed,
     snapshot::{SnapshotOptions, take_snapshot},
@@ -25,6 +23,7 @@ use kube_batch_cache::{
 };
 use kube_batch_framework::spec::PluginSpec;
 use kube_batch_framework::{candidates::Search, report::Cycle};
+use kube_batch_model::{api_version::ApiVersion, cluster::Cluster, decision::Decision};
 use kube_batch_plugins::{
     conformance, drf, gang, nodeorder, pdb, predicates, priority, proportion,
 };

@@ -1,16 +1,16 @@
 //! Properties that hold for random clusters.
 
 use jiff::Timestamp;
-use kube_batch_api::{
+use kube_batch_cache::{assumed::Assumed, snapshot::take_snapshot};
+use kube_batch_framework::{candidates::Search, plugin::Capacity, session::Session};
+use kube_batch_manifest::dump;
+use kube_batch_model::{
     cluster::Cluster,
     column::{JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
     decision::EvictReason,
     resource::Share,
     status::TaskStatus,
 };
-use kube_batch_cache::{assumed::Assumed, snapshot::take_snapshot};
-use kube_batch_framework::{candidates::Search, plugin::Capacity, session::Session};
-use kube_batch_manifest::dump;
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, simulation::Simulation, world::World};
 use kube_batch_tests::{

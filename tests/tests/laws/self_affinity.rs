@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube_batch_api::{decision::Decision, name::Name};
 use kube_batch_framework::candidates::Search;
+use kube_batch_model::{decision::Decision, name::Name};
 use kube_batch_tests::{
     random_cluster::Rng,
     seeds::{is_often, seeds},

@@ -6,7 +6,12 @@
 
 use std::{collections::BTreeMap, panic};
 
-use kube_batch_api::{
+use kube_batch_framework::{
+    arguments::ArgumentValue,
+    candidates::Search,
+    report::{Cycle, JobReport},
+};
+use kube_batch_model::{
     cluster::Cluster,
     column::{JobIdx, Ordinal, TaskIdx},
     decision::Decision,
@@ -14,11 +19,6 @@ use kube_batch_api::{
     name::{JobKey, Name, ObjectKey},
     resource::ResourceVector,
     status::TaskStatus,
-};
-use kube_batch_framework::{
-    arguments::ArgumentValue,
-    candidates::Search,
-    report::{Cycle, JobReport},
 };
 use kube_batch_scheduler::{conf::Conf, registry::Registry};
 use kube_batch_sim::{case::Case, runner::run_case_observed, simulation::Simulation};
@@ -268,7 +268,7 @@ impl<'a> Checker<'a> {
             let task = checker.tasks[&pod.key];
             let nodes = &snapshot.nodes.facts;
             let node = nodes.iter().find(|(_, facts)| facts.name == *node).map(|(row, _)| row);
-            checker.after.set_placement(task, kube_batch_api::status::Placement { status, node });
+            checker.after.set_placement(task, kube_batch_model::status::Placement { status, node });
         }
         checker
     }

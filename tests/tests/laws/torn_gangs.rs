@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_api::{facts::pod::TaskFacts, name::ObjectKey};
 use kube_batch_framework::candidates::Search;
+use kube_batch_model::{facts::pod::TaskFacts, name::ObjectKey};
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, simulation::Simulation, world::World};
 use kube_batch_tests::{random_cluster::Rng, seeds::seeds};

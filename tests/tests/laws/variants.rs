@@ -2,13 +2,14 @@
 
 use jiff::Timestamp;
 use kube_batch_actions::{allocate, backfill, preempt, reclaim};
-use kube_batch_api::{api_version::ApiVersion, crd::PodGroupSpec};
+use kube_batch_api::crd::PodGroupSpec;
 use kube_batch_cache::{
     assumed::Assumed,
     snapshot::{SnapshotOptions, take_snapshot},
     store::Store,
 };
 use kube_batch_framework::{candidates::Search, report::Cycle};
+use kube_batch_model::api_version::ApiVersion;
 use kube_batch_tests::{random_cluster::Rng, seeds::seeds, shapes::full};
 use serde_json::{Value, json};
 

@@ -3,13 +3,13 @@
 //!
 //! `KUBE_BATCH_SEEDS=20000 cargo test -p kube-batch-tests --test laws volumes::` plays more clusters.
 
-use kube_batch_api::decision::{ClaimChoice, Decision};
 use kube_batch_cache::{
     assumed::Assumed,
     snapshot::{SnapshotOptions, take_snapshot},
     store::Store,
 };
 use kube_batch_framework::candidates::Search;
+use kube_batch_model::decision::{ClaimChoice, Decision};
 use kube_batch_scheduler::conf::Conf;
 use kube_batch_tests::{random_cluster::Rng, seeds::seeds};
 use serde_json::{Value, json};
@@ -148,7 +148,7 @@ impl Cluster {
         let mut store = Store::default();
         let queue = object(json!({"weight": 1}));
         let meta = object(json!({"name": "default"}));
-        let version = kube_batch_api::api_version::ApiVersion::V1Alpha2;
+        let version = kube_batch_model::api_version::ApiVersion::V1Alpha2;
         store.apply_queue(version, &meta, &queue, None).expect("a queue");
         for zone in 0..N_ZONES {
             let node = json!({

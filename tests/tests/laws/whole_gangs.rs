@@ -6,8 +6,8 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use kube_batch_api::decision::Decision;
 use kube_batch_framework::{candidates::Search, report::Cycle};
+use kube_batch_model::decision::Decision;
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, world::World};
 use kube_batch_tests::{

@@ -1,7 +1,6 @@
 //! The example that is simulated.
 
 use anyhow::{Context, bail};
-use kube_batch_api::facts::FactError;
 use kube_batch_cache::snapshot::SnapshotOptions;
 use kube_batch_framework::candidates::Search;
 use kube_batch_manifest::{
@@ -12,6 +11,7 @@ use kube_batch_manifest::{
     reader::{Reader, Sink},
     source::collect_sources,
 };
+use kube_batch_model::facts::FactError;
 use kube_batch_scheduler::{conf, registry::Registry};
 use kube_batch_sim::{
     simulation::Simulation,

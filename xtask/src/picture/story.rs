@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context;
-use kube_batch_api::{
+use kube_batch_model::{
     name::{Name, ObjectKey},
     status::TaskStatus,
 };

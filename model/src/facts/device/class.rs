@@ -1,14 +1,10 @@
 //! Classes of devices.
 
 use jiff::Timestamp;
-use k8s_openapi::api::resource::v1::DeviceClass;
 use serde::{Deserialize, Serialize};
 
 use super::{OpaqueConfig, request::Selector};
-use crate::{
-    facts::{FactError, created, object_key},
-    name::Name,
-};
+use crate::name::Name;
 
 /// Prefix of the resource name that every class has.
 const IMPLICIT_RESOURCE_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
@@ -29,30 +25,6 @@ pub struct DeviceClassFacts {
 }
 
 impl DeviceClassFacts {
-    /// Reads a DeviceClass.
-    ///
-    /// # Errors
-    ///
-    /// [`FactError`] if it has no name: skip it.
-    pub fn from_class(class: &DeviceClass) -> Result<Self, FactError> {
-        let key = object_key("DeviceClass", &class.metadata)?;
-        let spec = class.spec.as_ref();
-        let config =
-            spec.and_then(|spec| spec.config.as_deref()).into_iter().flatten().map(|config| {
-                let opaque = config.opaque.as_ref()?;
-                Some(OpaqueConfig::from_api(&opaque.driver, &opaque.parameters))
-            });
-        Ok(Self {
-            name: key.name,
-            created: created(&class.metadata),
-            selectors: Selector::from_api(spec.and_then(|spec| spec.selectors.as_deref())),
-            config: config.collect(),
-            extended_resource: spec
-                .and_then(|spec| spec.extended_resource_name.as_deref())
-                .map(Name::from),
-        })
-    }
-
     /// Whether requests for the resource can be met by devices of the class.
     pub fn stands_for(&self, resource: &str) -> bool {
         self.extended_resource.as_deref() == Some(resource)

@@ -2,18 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::{
-    api::resource::v1::{
-        CapacityRequirements, DeviceClaim, DeviceConstraint as ApiConstraint,
-        DeviceRequest as ApiRequest, DeviceSelector, DeviceSubRequest,
-        DeviceToleration as ApiToleration, ExactDeviceRequest,
-    },
-    apimachinery::pkg::api::resource::Quantity as ApiQuantity,
-};
 use serde::{Deserialize, Serialize};
 
-use super::{OpaqueConfig, quantity, taint::DeviceToleration};
-use crate::{facts::FactError, name::Name, quantity::Quantity};
+use super::{OpaqueConfig, taint::DeviceToleration};
+use crate::{name::Name, quantity::Quantity};
 
 /// The specification of a claim. Equal ones are interchangeable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -109,64 +101,6 @@ pub struct ClaimConfig {
     pub opaque: Option<OpaqueConfig>,
 }
 
-/// A list of names.
-fn names(list: Option<&[String]>) -> Vec<Name> {
-    list.into_iter().flatten().map(|name| Name::from(name.as_str())).collect()
-}
-
-impl ClaimSpec {
-    /// Reads the devices of a claim; `object` names the claim.
-    ///
-    /// # Errors
-    ///
-    /// [`FactError`] if an amount cannot be read: skip the claim.
-    pub fn from_api(object: &str, devices: Option<&DeviceClaim>) -> Result<Self, FactError> {
-        let Some(devices) = devices else { return Ok(Self::default()) };
-        let requests = devices.requests.iter().flatten().enumerate();
-        let config = devices.config.iter().flatten().map(|config| ClaimConfig {
-            requests: names(config.requests.as_deref()),
-            opaque: config
-                .opaque
-                .as_ref()
-                .map(|opaque| OpaqueConfig::from_api(&opaque.driver, &opaque.parameters)),
-        });
-        Ok(Self {
-            requests: requests
-                .map(|(at, request)| {
-                    let field = format!("spec.devices.requests[{at}]");
-                    Request::from_api((object, &field), request)
-                })
-                .collect::<Result<_, _>>()?,
-            constraints: devices.constraints.iter().flatten().map(Constraint::from_api).collect(),
-            config: config.collect(),
-        })
-    }
-}
-
-impl ClaimSpec {
-    /// The devices of a claim as the API has them, if every request is for a number of devices of a class and
-    /// there is nothing else: as in claims for extended resources.
-    pub fn to_api(&self) -> DeviceClaim {
-        let request = |request: &Request| {
-            let Alternatives::Exactly(wanted) = &request.alternatives else { return None };
-            let AllocationMode::ExactCount(n_devices) = wanted.mode else { return None };
-            let exactly = ExactDeviceRequest {
-                device_class_name: wanted.class.to_string(),
-                allocation_mode: Some("ExactCount".to_owned()),
-                count: i64::try_from(n_devices).ok(),
-                ..ExactDeviceRequest::default()
-            };
-            Some(ApiRequest {
-                name: request.name.to_string(),
-                exactly: Some(exactly),
-                ..ApiRequest::default()
-            })
-        };
-        let requests = self.requests.iter().filter_map(request).collect();
-        DeviceClaim { requests: Some(requests), ..DeviceClaim::default() }
-    }
-}
-
 impl Wanted {
     /// So many devices of a class, any of them.
     pub fn of_class(class: &Name, n_devices: u64) -> Self {
@@ -182,127 +116,7 @@ impl Wanted {
     }
 }
 
-impl Request {
-    fn from_api(at: (&str, &str), request: &ApiRequest) -> Result<Self, FactError> {
-        let (object, field) = at;
-        let alternatives = match (&request.exactly, &request.first_available) {
-            (Some(exactly), _) => {
-                let field = format!("{field}.exactly");
-                Alternatives::Exactly(Wanted::exactly((object, &field), exactly)?)
-            }
-            (None, Some(list)) if !list.is_empty() => {
-                let list = list.iter().enumerate().map(|(at, alternative)| {
-                    let field = format!("{field}.firstAvailable[{at}]");
-                    let wanted = Wanted::alternative((object, &field), alternative)?;
-                    Ok((Name::from(alternative.name.as_str()), wanted))
-                });
-                Alternatives::FirstAvailable(list.collect::<Result<_, FactError>>()?)
-            }
-            (None, _) => Alternatives::Unknown,
-        };
-        Ok(Self { name: Name::from(request.name.as_str()), alternatives })
-    }
-}
-
-/// The fields that requests and alternatives share.
-struct Fields<'a> {
-    class: &'a str,
-    mode: Option<&'a str>,
-    count: Option<i64>,
-    selectors: Option<&'a [DeviceSelector]>,
-    tolerations: Option<&'a [ApiToleration]>,
-    capacity: Option<&'a CapacityRequirements>,
-    has_derived_attributes: bool,
-}
-
-impl Wanted {
-    fn exactly(at: (&str, &str), request: &ExactDeviceRequest) -> Result<Self, FactError> {
-        let fields = Fields {
-            class: &request.device_class_name,
-            mode: request.allocation_mode.as_deref(),
-            count: request.count,
-            selectors: request.selectors.as_deref(),
-            tolerations: request.tolerations.as_deref(),
-            capacity: request.capacity.as_ref(),
-            has_derived_attributes: request.derived_attributes.iter().flatten().next().is_some(),
-        };
-        let admin_access = request.admin_access == Some(true);
-        Ok(Self { admin_access, ..Self::of(at, fields)? })
-    }
-
-    fn alternative(at: (&str, &str), request: &DeviceSubRequest) -> Result<Self, FactError> {
-        let fields = Fields {
-            class: &request.device_class_name,
-            mode: request.allocation_mode.as_deref(),
-            count: request.count,
-            selectors: request.selectors.as_deref(),
-            tolerations: request.tolerations.as_deref(),
-            capacity: request.capacity.as_ref(),
-            has_derived_attributes: request.derived_attributes.iter().flatten().next().is_some(),
-        };
-        Self::of(at, fields)
-    }
-
-    fn of((object, field): (&str, &str), fields: Fields<'_>) -> Result<Self, FactError> {
-        let amounts = fields.capacity.and_then(|capacity| capacity.requests.as_ref());
-        let amount = |(name, text): (&String, &ApiQuantity)| {
-            let field = format!("{field}.capacity.requests[{name}]");
-            Ok((Name::from(name.as_str()), quantity(object, &field, text)?))
-        };
-        Ok(Self {
-            class: Name::from(fields.class),
-            selectors: Selector::from_api(fields.selectors),
-            mode: AllocationMode::of(fields.mode, fields.count),
-            admin_access: false,
-            tolerations: fields
-                .tolerations
-                .into_iter()
-                .flatten()
-                .map(DeviceToleration::from_api)
-                .collect(),
-            capacity: amounts
-                .into_iter()
-                .flatten()
-                .map(amount)
-                .collect::<Result<_, FactError>>()?,
-            has_derived_attributes: fields.has_derived_attributes,
-        })
-    }
-}
-
-impl AllocationMode {
-    /// Without a mode, one device or `count`.
-    fn of(mode: Option<&str>, count: Option<i64>) -> Self {
-        match mode {
-            None | Some("" | "ExactCount") => {
-                let count = count.unwrap_or(1);
-                Self::ExactCount(u64::try_from(count).unwrap_or(0))
-            }
-            Some("All") => Self::All,
-            Some(other) => Self::Unknown(Name::from(other)),
-        }
-    }
-}
-
-impl Selector {
-    pub(super) fn from_api(selectors: Option<&[DeviceSelector]>) -> Vec<Self> {
-        let expression = |selector: &DeviceSelector| {
-            Self(selector.cel.as_ref().map(|cel| Name::from(cel.expression.as_str())))
-        };
-        selectors.into_iter().flatten().map(expression).collect()
-    }
-}
-
 impl Constraint {
-    fn from_api(constraint: &ApiConstraint) -> Self {
-        let rule = match (&constraint.match_attribute, &constraint.distinct_attribute) {
-            (Some(attribute), _) => ConstraintRule::Match(Name::from(attribute.as_str())),
-            (None, Some(attribute)) => ConstraintRule::Distinct(Name::from(attribute.as_str())),
-            (None, None) => ConstraintRule::Unknown,
-        };
-        Self { requests: names(constraint.requests.as_deref()), rule }
-    }
-
     /// Whether it is about a request, or about an alternative of it.
     pub fn is_about(&self, request: &str, alternative: Option<&str>) -> bool {
         concerns(&self.requests, request, alternative)

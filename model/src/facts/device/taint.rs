@@ -1,16 +1,9 @@
 //! Taints of devices, and who tolerates them.
 
-use k8s_openapi::api::resource::v1::{
-    DeviceTaint as ApiTaint, DeviceTaintRule, DeviceTaintSelector,
-    DeviceToleration as ApiToleration,
-};
 use serde::{Deserialize, Serialize};
 
 use super::DeviceId;
-use crate::{
-    facts::{FactError, object_key},
-    name::Name,
-};
+use crate::name::Name;
 
 /// A taint of a device.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -24,15 +17,6 @@ pub struct DeviceTaint {
 }
 
 impl DeviceTaint {
-    /// Reads a taint.
-    pub fn from_api(taint: &ApiTaint) -> Self {
-        Self {
-            key: Name::from(taint.key.as_str()),
-            value: Name::from(taint.value.as_deref().unwrap_or_default()),
-            effect: Name::from(taint.effect.as_str()),
-        }
-    }
-
     /// Whether it keeps the device from requests that do not tolerate it. Effects that are unknown do not.
     pub fn keeps_away(&self) -> bool {
         matches!(&*self.effect, "NoSchedule" | "NoExecute")
@@ -55,30 +39,6 @@ pub struct DeviceToleration {
 }
 
 impl DeviceToleration {
-    /// Reads a toleration.
-    pub fn from_api(toleration: &ApiToleration) -> Self {
-        let name = |text: &Option<String>| text.as_deref().map(Name::from);
-        Self {
-            key: name(&toleration.key),
-            operator: Name::from(toleration.operator.as_deref().unwrap_or("Equal")),
-            value: name(&toleration.value),
-            effect: name(&toleration.effect),
-            seconds: toleration.toleration_seconds,
-        }
-    }
-
-    /// The toleration as the API writes it.
-    pub fn to_api(&self) -> ApiToleration {
-        let text = |name: &Option<Name>| name.as_ref().map(ToString::to_string);
-        ApiToleration {
-            key: text(&self.key),
-            operator: Some(self.operator.to_string()),
-            value: text(&self.value),
-            effect: text(&self.effect),
-            toleration_seconds: self.seconds,
-        }
-    }
-
     /// Whether the taint is tolerated.
     pub fn tolerates(&self, taint: &DeviceTaint) -> bool {
         let is_or_all = |own: &Option<Name>, name: &Name| {
@@ -118,26 +78,6 @@ pub struct TaintedDevices {
 }
 
 impl DeviceTaintRuleFacts {
-    /// Reads a DeviceTaintRule.
-    ///
-    /// # Errors
-    ///
-    /// [`FactError`] if it has no name: skip it.
-    pub fn from_rule(rule: &DeviceTaintRule) -> Result<Self, FactError> {
-        let key = object_key("DeviceTaintRule", &rule.metadata)?;
-        let name = |text: &Option<String>| text.as_deref().map(Name::from);
-        let devices = |selector: &DeviceTaintSelector| TaintedDevices {
-            driver: name(&selector.driver),
-            pool: name(&selector.pool),
-            device: name(&selector.device),
-        };
-        Ok(Self {
-            name: key.name,
-            devices: rule.spec.device_selector.as_ref().map(devices),
-            taint: DeviceTaint::from_api(&rule.spec.taint),
-        })
-    }
-
     /// Whether it taints the device.
     pub fn taints(&self, id: &DeviceId) -> bool {
         let is_or_any =

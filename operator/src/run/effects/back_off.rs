@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use kube_batch_api::name::Name;
+use kube_batch_model::name::Name;
 
 /// The wait after a first rejection, doubled with each one in a row, so that an admission webhook
 /// that rejects a pod is not called in every cycle.

@@ -1,8 +1,8 @@
 //! Whether the devices of a binding are ready: until their binding conditions are true, the pod is not bound.
 
 use jiff::{SignedDuration, Timestamp};
-use kube_batch_api::{decision::DeviceChoice, name::ObjectKey};
 use kube_batch_devices::pod::{Readiness, readiness};
+use kube_batch_model::{decision::DeviceChoice, name::ObjectKey};
 use kube_batch_scheduler::writes::{DecisionWrite, Event, EventType, Regarding};
 
 use super::queue::{Job, Step};

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use kube_batch_api::name::ObjectKey;
+use kube_batch_model::name::ObjectKey;
 use tokio::sync::OwnedMutexGuard;
 
 /// The claims that are being written, each by one worker at a time: pods that share a claim would run into

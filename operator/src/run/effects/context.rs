@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
-use kube_batch_api::decision::PodRef;
 use kube_batch_cache::store::Change;
+use kube_batch_model::decision::PodRef;
 
 use super::{
     call::{ANSWER_TIMEOUT, WriteError, answer_within, call},

@@ -21,22 +21,28 @@ use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
 };
-use kube_batch_api::{
+use kube_batch_api::read::{
+    self,
+    device::{
+        claim::{api_allocation, api_consumer},
+        request::api_claim_spec,
+    },
+};
+use kube_batch_devices::{
+    pod::{Readiness, readiness},
+    result::NEW_SHARE,
+};
+use kube_batch_model::{
     decision::{DeviceChoice, PodRef},
     devices::ExtendedClaim,
     facts::{
         device::claim::{
             Allocation, Consumer, DELETE_PROTECTION, DeviceResult, EXTENDED_RESOURCE_CLAIM,
-            ResourceClaimFacts,
         },
         pod::FIELD_MANAGER,
     },
     name::{Name, ObjectKey},
     selector::NodeTerm,
-};
-use kube_batch_devices::{
-    pod::{Readiness, readiness},
-    result::NEW_SHARE,
 };
 use serde_json::json;
 
@@ -162,8 +168,8 @@ impl Binding<'_> {
         claim: &ResourceClaim,
         chosen: Option<&Allocation>,
     ) -> Result<Option<AllocationResult>, WriteError> {
-        let facts = ResourceClaimFacts::from_resource_claim(claim)
-            .map_err(|error| WriteError::Rejected(error.to_string()))?;
+        let facts =
+            read::resource_claim(claim).map_err(|error| WriteError::Rejected(error.to_string()))?;
         let is_expected = match (&facts.allocation, chosen) {
             (None, Some(chosen)) => {
                 self.expect_free(chosen)?;
@@ -201,7 +207,7 @@ impl Binding<'_> {
 
     /// An allocation as it is written: with its time, which may not be added later, and new ids for its shares.
     fn new_allocation(&self, chosen: &Allocation) -> AllocationResult {
-        let mut allocation = chosen.to_api();
+        let mut allocation = api_allocation(chosen);
         allocation.allocation_timestamp = Some(Time(self.context.clock.now()));
         let devices = allocation.devices.iter_mut();
         let results = devices.flat_map(|devices| devices.results.iter_mut().flatten());
@@ -249,7 +255,7 @@ impl Binding<'_> {
             status.allocation = allocation;
         }
         if !is_user {
-            status.reserved_for.get_or_insert_default().push(self.user.to_api());
+            status.reserved_for.get_or_insert_default().push(api_consumer(&self.user));
         }
         let written = replace_status(self.context, &self.api(), &claim).await;
         let about = |error: WriteError| error.about(&format!("add {what} to claim {}", self.claim));
@@ -262,7 +268,7 @@ impl Binding<'_> {
     async fn try_to_deallocate(&self) -> Result<bool, WriteError> {
         let claim = self.read().await?;
         let has_others = users(&claim).iter().any(|user| user.uid != *self.user.uid);
-        let facts = ResourceClaimFacts::from_resource_claim(&claim);
+        let facts = read::resource_claim(&claim);
         let allocation = facts.as_ref().ok().and_then(|facts| facts.allocation.as_ref());
         let is_ready = facts.as_ref().ok().zip(allocation).is_none_or(|(facts, allocation)| {
             readiness(facts, allocation, None) == Readiness::Ready
@@ -402,7 +408,7 @@ async fn try_to_free(
     let mut claim = context.read(api.get(&key.name)).await?;
     context.store(&claim);
     let has_others = users(&claim).iter().any(|other| other.uid != *user.uid);
-    let facts = ResourceClaimFacts::from_resource_claim(&claim);
+    let facts = read::resource_claim(&claim);
     let is_extended = facts.is_ok_and(|facts| {
         facts.extended_for.is_some() && facts.controller.as_ref() == Some(&user.uid)
     });
@@ -471,7 +477,7 @@ fn extended_claim(key: &ObjectKey, pod: &PodRef, new: &ExtendedClaim) -> Resourc
             owner_references: Some(vec![owner]),
             ..ObjectMeta::default()
         },
-        spec: Some(ResourceClaimSpec { devices: Some(new.spec.to_api()) }),
+        spec: Some(ResourceClaimSpec { devices: Some(api_claim_spec(&new.spec)) }),
         status: None,
     }
 }

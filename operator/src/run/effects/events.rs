@@ -9,7 +9,7 @@ use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event as KubeEvent},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
-use kube_batch_api::{
+use kube_batch_model::{
     api_version::ApiVersion,
     text::{cut, shortened},
 };
@@ -92,7 +92,7 @@ fn custom(version: ApiVersion, kind: &str, name: &str, uid: &str) -> ObjectRefer
 
 #[cfg(test)]
 mod tests {
-    use kube_batch_api::{
+    use kube_batch_model::{
         decision::PodRef,
         name::{ObjectKey, is_dns_subdomain},
     };

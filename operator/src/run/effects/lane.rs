@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use kube_batch_api::name::Name;
+use kube_batch_model::name::Name;
 use tokio::time::Instant;
 
 use super::attempts::Spread;

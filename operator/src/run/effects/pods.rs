@@ -7,7 +7,7 @@ use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
 };
-use kube_batch_api::{
+use kube_batch_model::{
     decision::PodRef,
     facts::pod::FIELD_MANAGER,
     membership::{BOUND_MINIMUM_ANNOTATION, BOUND_QUEUE_ANNOTATION, PROTECTED_UNTIL_ANNOTATION},

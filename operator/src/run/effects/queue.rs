@@ -10,12 +10,12 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use kube_batch_api::{
+use kube_batch_cache::assumed::DecisionId;
+use kube_batch_model::{
     api_version::ApiVersion,
     decision::PodRef,
     name::{Name, ObjectKey},
 };
-use kube_batch_cache::assumed::DecisionId;
 use kube_batch_scheduler::writes::{DecisionWrite, Event};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -557,8 +557,8 @@ mod tests {
     use std::time::Duration;
 
     use jiff::Timestamp;
-    use kube_batch_api::decision::{ClaimChoice, Decision};
     use kube_batch_cache::{assumed::Assumed, store::Store};
+    use kube_batch_model::decision::{ClaimChoice, Decision};
     use kube_batch_scheduler::writes::{EventType, Regarding, decision_writes};
     use serde_json::json;
 

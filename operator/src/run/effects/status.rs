@@ -7,10 +7,12 @@ use http::{
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::ObjectList;
 use kube_batch_api::{
-    dialect::{GroupOf, Patch, QueueOf},
+    dialect::{self, GroupOf, Patch, QueueOf},
+    with_version,
+};
+use kube_batch_model::{
     facts::pod::FIELD_MANAGER,
     name::{Name, ObjectKey},
-    with_version,
 };
 use serde_json::Value;
 
@@ -38,7 +40,7 @@ pub(super) async fn patch(
     match target {
         Target::Pod(_) => send::<Pod>(context, write, &path, Patch::StatusByType, patch).await,
         Target::Group(version, _) => {
-            let how = version.spec().patch;
+            let how = dialect::spec(*version).patch;
             with_version!(*version, V => {
                 send::<GroupOf<V>>(context, write, &path, how, patch).await
             })

@@ -12,11 +12,11 @@ mod volumes;
 
 use http::Method;
 use jiff::Timestamp;
-use kube_batch_api::{
+use kube_batch_cache::assumed::InFlight;
+use kube_batch_model::{
     decision::{ClaimChoice, Decision},
     name::ObjectKey,
 };
-use kube_batch_cache::assumed::InFlight;
 use kube_batch_scheduler::writes::decision_writes;
 use serde_json::json;
 

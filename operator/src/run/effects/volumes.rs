@@ -9,7 +9,7 @@ use kube::{
     Api,
     api::{Patch, PatchParams, PostParams},
 };
-use kube_batch_api::{
+use kube_batch_model::{
     decision::ClaimChoice,
     facts::pod::FIELD_MANAGER,
     name::{Name, ObjectKey},

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube_batch_api::name::Name;
+use kube_batch_model::name::Name;
 use kube_batch_scheduler::writes::Event;
 
 use super::attempts::Attempts;

@@ -3,14 +3,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use http::Method;
-use kube_batch_api::{
+use kube_batch_framework::report::{Cycle, JobReport, Phase, QueueReport};
+use kube_batch_model::{
     api_version::ApiVersion,
     decision::Decision,
     facts::group::GroupFacts,
     name::{JobKey, ObjectKey},
     reason::JobProblem,
 };
-use kube_batch_framework::report::{Cycle, JobReport, Phase, QueueReport};
 use kube_batch_scheduler::writes::status_writes;
 use tokio::task::JoinSet;
 

@@ -4,8 +4,9 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
-use kube_batch_api::text::shortened;
+use kube_batch_api::dialect;
 use kube_batch_cache::{history::Version, store::Change};
+use kube_batch_model::text::shortened;
 use tracing::warn;
 
 use super::kinds::{Watched, key};
@@ -83,7 +84,7 @@ impl Handler {
 
     /// Records that the API server serves a kind.
     pub(super) fn set_served<K: Watched>(&self) {
-        if let Some(version) = K::API.filter(|version| version.spec().groups == K::KIND) {
+        if let Some(version) = K::API.filter(|version| dialect::spec(*version).groups == K::KIND) {
             let mut state = self.cache.lock();
             let change = state.store.set_served(version, true);
             self.cache.record_change(&mut state, change);
@@ -92,7 +93,8 @@ impl Handler {
 
     /// Records whether a kind can be read. Returns whether that has changed.
     pub(super) fn set_readable<K: Watched>(&self, is_readable: bool) -> bool {
-        let Some(version) = K::API.filter(|version| version.spec().groups == K::KIND) else {
+        let Some(version) = K::API.filter(|version| dialect::spec(*version).groups == K::KIND)
+        else {
             return false;
         };
         let mut state = self.cache.lock();
@@ -159,7 +161,7 @@ impl Handler {
 }
 
 /// Metadata with this name.
-fn meta_of(key: &kube_batch_api::name::ObjectKey) -> ObjectMeta {
+fn meta_of(key: &kube_batch_model::name::ObjectKey) -> ObjectMeta {
     ObjectMeta {
         namespace: Some(key.namespace.to_string()),
         name: Some(key.name.to_string()),

@@ -14,8 +14,12 @@ use k8s_openapi::{
 };
 use kube::Resource;
 use kube_batch_api::{
+    dialect::{self, GroupOf, QueueOf},
+    with_version,
+};
+use kube_batch_cache::store::{Change, Fact, Store, Table};
+use kube_batch_model::{
     api_version::ApiVersion,
-    dialect::{GroupOf, QueueOf},
     facts::{
         FactError,
         composite::CompositeFacts,
@@ -31,9 +35,7 @@ use kube_batch_api::{
         storage::{ClaimFacts, CsiDriverFacts, CsiNodeFacts, StorageClassFacts, VolumeFacts},
     },
     name::{Name, ObjectKey},
-    with_version,
 };
-use kube_batch_cache::store::{Change, Fact, Store, Table};
 use serde::de::DeserializeOwned;
 
 use crate::run::scheduler_cache::CacheState;
@@ -176,7 +178,7 @@ macro_rules! watched_of_dialects {
             type Key = ($name, ApiVersion);
             type Fact = $fact;
             const KIND: &'static str = {
-                let $spec = Self::VERSION.spec();
+                let $spec = dialect::spec(Self::VERSION);
                 $kind
             };
             const API: Option<ApiVersion> = Some(Self::VERSION);
@@ -208,14 +210,16 @@ fn visit_dialects(visitor: &mut impl Visit) {
     for version in ApiVersion::ALL {
         with_version!(version, V => visitor.visit::<GroupOf<V>>());
     }
-    for version in ApiVersion::ALL.into_iter().filter(|version| version.spec().queues.is_some()) {
+    for version in
+        ApiVersion::ALL.into_iter().filter(|version| dialect::spec(*version).queues.is_some())
+    {
         with_version!(version, V => visitor.visit::<QueueOf<V>>());
     }
 }
 
 /// Every kind, as RBAC and `kubectl` name it.
 pub(super) fn kinds() -> impl Iterator<Item = &'static str> {
-    let groups = ApiVersion::ALL.into_iter().map(|version| version.spec().groups);
-    let queues = ApiVersion::ALL.into_iter().filter_map(|version| version.spec().queues);
+    let groups = ApiVersion::ALL.into_iter().map(|version| dialect::spec(version).groups);
+    let queues = ApiVersion::ALL.into_iter().filter_map(|version| dialect::spec(version).queues);
     CORE_KINDS.iter().copied().chain(groups).chain(queues)
 }

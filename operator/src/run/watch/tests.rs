@@ -7,11 +7,9 @@ use std::{sync::Arc, time::Duration};
 
 use http::Method;
 use k8s_openapi::api::{core::v1::Node, resource::v1::ResourceClaim};
-use kube_batch_api::{
-    api_version::ApiVersion,
-    dialect::{GroupOf, QueueOf},
-};
+use kube_batch_api::dialect::{GroupOf, QueueOf};
 use kube_batch_cache::store::Store;
+use kube_batch_model::api_version::ApiVersion;
 use prometheus_client::metrics::{counter::Counter, family::Family};
 use serde_json::{Value, json};
 

@@ -11,14 +11,14 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use kube_batch_api::{
+use kube_batch_framework::plugin::NodesByDomain;
+use kube_batch_model::{
     cluster::Cluster,
     column::{Column, NodeIdx},
     facts::storage::{ClaimFacts, StorageClassFacts, VolumeFacts},
     name::{Name, ObjectKey},
     selector::{LabelSelector, Requirement},
 };
-use kube_batch_framework::plugin::NodesByDomain;
 
 use crate::{
     compiled::Opening,
@@ -29,7 +29,7 @@ use crate::{
 /// Provisioner of classes whose volumes are created by hand.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
-kube_batch_api::row_type! {
+kube_batch_model::row_type! {
     /// Row of a volume.
     pub(crate) AvailableVolume,
     /// Row of the matching volumes of claims with equal requirements.

@@ -1,10 +1,11 @@
 //! Claims for devices of a binding, which are allocated and reserved before the pod is bound.
 
 use k8s_openapi::api::resource::v1::ResourceClaim;
-use kube_batch_api::{
+use kube_batch_api::read;
+use kube_batch_model::{
     decision::DeviceChoice,
     devices::{ExtendedClaim, Mapping},
-    facts::device::claim::{Allocation, Consumer, ResourceClaimFacts},
+    facts::device::claim::{Allocation, Consumer},
 };
 use serde_json::Map;
 
@@ -61,7 +62,7 @@ fn attached_later(device: &str) -> Value {
 fn allocation(api: &Value) -> Allocation {
     let claim = resource_claim("any", json!({"allocation": api}));
     let claim: ResourceClaim = serde_json::from_value(claim).expect("a claim");
-    let facts = ResourceClaimFacts::from_resource_claim(&claim).expect("facts");
+    let facts = read::resource_claim(&claim).expect("facts");
     facts.allocation.expect("it has an allocation")
 }
 
@@ -706,7 +707,7 @@ const EXTENDED: &str =
 fn bind_with_extended_resource() -> Decision {
     let claim = resource_claim("any", json!(null));
     let claim: ResourceClaim = serde_json::from_value(claim).expect("a claim");
-    let spec = ResourceClaimFacts::from_resource_claim(&claim).expect("facts").spec;
+    let spec = read::resource_claim(&claim).expect("facts").spec;
     let mapping = Mapping {
         container: "main".into(),
         resource: "example.com/gpu".into(),

@@ -1,6 +1,6 @@
 //! Evictions: what follows each answer to the mark of the victim and to its deletion.
 
-use kube_batch_api::{decision::EvictReason, name::JobKey};
+use kube_batch_model::{decision::EvictReason, name::JobKey};
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! Shutdown: draining the queue, and losing the lease.
 
-use kube_batch_api::api_version::ApiVersion;
+use kube_batch_model::api_version::ApiVersion;
 use tokio::time::Instant;
 
 use super::*;

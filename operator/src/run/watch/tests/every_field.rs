@@ -15,12 +15,8 @@ use std::{
 use jiff::Timestamp;
 use k8s_openapi::api::{core::v1::Pod, scheduling::v1beta1::PodGroupSpec as KubernetesGroupSpec};
 use kube_batch_api::{
-    api_version::ApiVersion,
-    crd::{PodGroupSpec, PodGroupStatus, QueueSpec, QueueStatus},
-    dialect::{CoschedulingGroupSpec, VolcanoGroupSpec},
-    facts::size::Bounds,
-    name::ObjectKey,
-    text::MAX_MESSAGE,
+    crd::{PodGroupSpec, QueueSpec},
+    dialect::{self, CoschedulingGroupSpec, VolcanoGroupSpec},
 };
 use kube_batch_cache::{
     snapshot::{SnapshotOptions, take_snapshot},
@@ -28,6 +24,13 @@ use kube_batch_cache::{
 };
 use kube_batch_framework::candidates::Search;
 use kube_batch_manifest::dump;
+use kube_batch_model::{
+    api_version::ApiVersion,
+    facts::size::Bounds,
+    name::ObjectKey,
+    object_status::{PodGroupStatus, QueueStatus},
+    text::MAX_MESSAGE,
+};
 use kube_batch_scheduler::{
     conf::Conf,
     writes::{DecisionWrite, StatusWrite, decision_writes, remarks, status_writes},
@@ -74,7 +77,7 @@ fn bases() -> Vec<Base> {
             remove(&mut object, "/metadata/deletionTimestamp");
             remove(&mut object, "/spec/minAvailable");
             if let Some(version) = K::API {
-                let is_group = version.spec().groups == K::KIND;
+                let is_group = dialect::spec(version).groups == K::KIND;
                 let (spec, status) = parts(version, is_group, annotations);
                 (object["spec"], object["status"]) = (spec, status);
                 if !is_group {
@@ -124,10 +127,11 @@ fn remove(object: &mut Value, path: &str) {
     }
 }
 
-/// Everything in the source of `api` that has the form of a key of labels and annotations.
+/// Everything in the source of `api` and `model` that has the form of a key of labels and annotations.
 fn keys_in_source() -> Vec<String> {
     let mut keys = Vec::new();
-    let mut left = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../api/src")];
+    let crates = ["../api/src", "../model/src"];
+    let mut left = crates.map(|path| Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).to_vec();
     while let Some(path) = left.pop() {
         if path.is_dir() {
             left.extend(

@@ -51,6 +51,8 @@ impl serde::de::Error for Refused {
 
 impl Filler<'_> {
     fn text<'de, V: Visitor<'de>>(self, text: &str, visitor: V) -> Result<V::Value, Refused> {
+        // In our own types it is a time of another type than those of Kubernetes.
+        let text = if self.field == "lastTransitionTime" { TIME } else { text };
         *self.value = json!(text);
         visitor.visit_str(text)
     }

@@ -1,11 +1,10 @@
 //! Parts of a status that several APIs have.
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::{
-    crd::{PodGroupCondition, PodGroupStatus},
     job_report::JobReport,
+    object_status::{PodGroupCondition, PodGroupStatus},
 };
 
 /// Sets the numbers of tasks.
@@ -48,7 +47,7 @@ pub(super) fn set_condition(
             type_: type_.to_owned(),
             status: status.to_owned(),
             transition_id: at.cycle_id.to_owned(),
-            last_transition_time: Some(Time(at.now)),
+            last_transition_time: Some(at.now),
             reason: reason.to_owned(),
             message: message.to_owned(),
         }),
@@ -56,7 +55,7 @@ pub(super) fn set_condition(
             if condition.status != status {
                 condition.status = status.to_owned();
                 condition.transition_id = at.cycle_id.to_owned();
-                condition.last_transition_time = Some(Time(at.now));
+                condition.last_transition_time = Some(at.now);
             }
             condition.reason = reason.to_owned();
             condition.message = message.to_owned();
