@@ -224,7 +224,7 @@ impl<T: JobTurns> Placing<'_, '_, T> {
         placed
     }
 
-    /// The same in the first domain that has enough room: now, or else once what is being released is.
+    /// Places the children in the first domain that has enough room: now, or else once what is being released is.
     fn place_in_domains(
         &mut self,
         row: CompositeIdx,

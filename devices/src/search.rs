@@ -117,8 +117,8 @@ impl Devices<'_> {
         self.choose_within(node, claims, in_use, MAX_STEPS).0
     }
 
-    /// The same for claims that may be given these devices only, and how many steps it took. If one of the devices is
-    /// allocated to another claim, there is no search.
+    /// Chooses devices of a node for claims that may be given these only; also returns how many steps it took. If one
+    /// of the devices is allocated to another claim, there is no search.
     pub fn choose_among(
         &self,
         among: &[DeviceIdx],
@@ -137,7 +137,7 @@ impl Devices<'_> {
         }
     }
 
-    /// The same as `choose` within a number of steps, and how many it took.
+    /// Chooses devices of a node for all claims within a number of steps; also returns how many it took.
     pub(crate) fn choose_within(
         &self,
         node: NodeIdx,

@@ -540,7 +540,7 @@ impl Candidates {
         report
     }
 
-    /// The same, from what was found out before and what has changed since.
+    /// Why no node fits, from what was found out before and what has changed since.
     fn explain_again(&mut self, inputs: Inputs<'_>, class: ClassIdx) -> FitReport {
         let rules = self.rules[class].as_ref().expect("the class is prepared");
         if self.explanations.len() >= MAX_EXPLANATIONS && !self.explanations.contains_key(&class) {

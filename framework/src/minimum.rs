@@ -108,7 +108,7 @@ impl Minimum {
         counts.max().unwrap_or(0)
     }
 
-    /// The same on the nodes that searches consider.
+    /// How many of the tasks there could be room for on the nodes that searches consider, up to the minimum.
     pub(crate) fn count_in_scope(&self, session: &mut Session, room: Room) -> u64 {
         let mut n_placeable = 0;
         for (class, n_tasks) in &self.counts {

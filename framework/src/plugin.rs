@@ -675,8 +675,8 @@ pub trait Plugin: Send {
         Ok(())
     }
 
-    /// The same for a node that lacks resources for the task. Only a refusal before [`Unfit::TooManyPods`] is reported
-    /// then, so a plugin may leave out predicates with later refusals.
+    /// [`predicate`](Self::predicate) for a node that lacks resources for the task. Only a refusal before
+    /// [`Unfit::TooManyPods`] is reported then, so a plugin may leave out predicates with later refusals.
     ///
     /// # Errors
     ///
@@ -902,8 +902,8 @@ pub trait Plugin: Send {
         proposal.each(|proposal| self.preemptable(cluster, proposal))
     }
 
-    /// The same for a task of another queue. By default, if [`Plugin::reclaimable`] permits one after
-    /// another.
+    /// Whether all running tasks of a job may be evicted together for a task of another queue. By default, if
+    /// [`Plugin::reclaimable`] permits one after another.
     fn job_reclaimable(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> Vote {
         proposal.each(|proposal| self.reclaimable(cluster, proposal))
     }

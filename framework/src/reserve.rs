@@ -174,7 +174,7 @@ impl Session {
         }
     }
 
-    /// The same, so that searches notice.
+    /// Charges the amounts of a reservation, so that searches notice.
     fn charge_reservation(&mut self, reservation: &Reservation, sign: i64) {
         self.charge_amounts(reservation, sign);
         self.count_work(reservation.amounts.len() as u64);

@@ -155,7 +155,7 @@ impl Session {
         Self::open_measured(cluster, now, policy, search, Memory::none(), &mut |_| {})
     }
 
-    /// The same with a memory, reporting milestones.
+    /// Opens a session that uses results of earlier cycles, and calls `reached` at each milestone.
     pub(crate) fn open_measured(
         mut cluster: Cluster,
         now: Timestamp,
@@ -515,7 +515,7 @@ impl Session {
         self.failures[job].as_deref()
     }
 
-    /// The same, shared with the memory.
+    /// Why the first task of the job that could not be placed was not placed, to be shared with the memory.
     pub(crate) fn shared_failure(&self, job: JobIdx) -> Option<&Arc<Failure>> {
         self.failures[job].as_ref()
     }

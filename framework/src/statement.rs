@@ -324,7 +324,7 @@ impl<'s> Statement<'s> {
         cluster.queues.facts[queue].name.clone()
     }
 
-    /// The same for a statement that evicts all tasks of some gangs: their other tasks are not nominated
+    /// Commits a statement that evicts all tasks of some gangs: their other tasks are not nominated
     /// any more, and their reports say why they were evicted.
     pub fn commit_breaking(mut self, gangs: &[JobIdx], reason: EvictReason) {
         let evicted: Vec<TaskIdx> = self.evicted().collect();

@@ -151,7 +151,7 @@ impl JobLevel {
         domains
     }
 
-    /// The same as scopes.
+    /// The domains in which all tasks could be, as scopes of a search.
     pub fn scopes(&self) -> Vec<Scope> {
         let scope = |domain| Scope { level: Arc::clone(&self.level), domain };
         self.domains().into_iter().map(scope).collect()

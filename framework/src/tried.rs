@@ -100,7 +100,7 @@ fn devices_of(cluster: &Cluster, task: TaskIdx) -> &Arc<DeviceDemand> {
     &cluster.classes.devices[cluster.tasks.class[task]]
 }
 
-/// The same claims, whichever cycle made them ready.
+/// Whether the claims are equal, whichever cycle made them ready.
 fn is_same_demand(one: &Arc<DeviceDemand>, other: &Arc<DeviceDemand>) -> bool {
     Arc::ptr_eq(one, other) || one == other
 }

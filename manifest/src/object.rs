@@ -649,7 +649,7 @@ impl Object {
         with_each!(self, inner => &inner.metadata)
     }
 
-    /// The same, mutable.
+    /// Name, namespace, labels and the like, to be changed.
     pub fn meta_mut(&mut self) -> &mut ObjectMeta {
         with_each!(self, inner => &mut inner.metadata)
     }

@@ -99,7 +99,7 @@ pub struct Nodes {
     pub used: Ledger<NodeIdx>,
     /// What pods of other schedulers use that are in no job, unless they are being terminated or not admitted yet.
     pub foreign: Ledger<NodeIdx>,
-    /// The same for CPU (milli) and memory (bytes), as scores count them.
+    /// CPU (milli) and memory (bytes) that are used, as scores count them.
     pub scoring: Column<NodeIdx, [i64; 2]>,
     /// Tasks that were on each node when the cycle began, ascending.
     pub tasks: Column<NodeIdx, Vec<TaskIdx>>,

@@ -81,7 +81,7 @@ impl<T: Eq + Hash> InternTable<T> {
         }
     }
 
-    /// The same for a value that is shared already.
+    /// A value that is shared already, as this table stores it.
     pub fn intern_shared(&mut self, value: Arc<T>) -> Interned<T> {
         match self.ids.of(&value).get_key_value(&value) {
             Some((shared, id)) => Interned { id: *id, value: Arc::clone(shared) },
@@ -100,7 +100,7 @@ impl<T: Eq + Hash> InternTable<T> {
         self.ids.all().for_each(sweep_shard);
     }
 
-    /// The same for a part of the table, another one with each call.
+    /// Removes the values that are stored nowhere else from a part of the table, another one with each call.
     pub fn sweep_some(&mut self) {
         sweep_shard(self.ids.next());
     }

@@ -162,7 +162,7 @@ impl Names {
         self.0.all().for_each(|shard| shard.retain(Name::is_shared));
     }
 
-    /// The same for a part of the texts, another one with each call.
+    /// Frees a part of the texts that nothing else uses any more, another one with each call.
     pub fn sweep_some(&mut self) {
         self.0.next().retain(Name::is_shared);
     }

@@ -14,9 +14,10 @@ pub const MISCONFIGURED: &str = "Misconfigured";
 /// The condition of a PodGroup whose gang was evicted as a whole for one of higher priority, and does not
 /// run again yet.
 pub const PREEMPTED: &str = "Preempted";
-/// The same for a queue that has less than it deserves.
+/// The condition of a PodGroup whose gang was evicted as a whole for a queue that has less than it deserves, and does
+/// not run again yet.
 pub const RECLAIMED: &str = "Reclaimed";
-/// The reason of both.
+/// The reason of the conditions [`PREEMPTED`] and [`RECLAIMED`].
 pub const GANG_EVICTED: &str = "GangEvicted";
 
 /// What the scheduler last saw of a PodGroup.

@@ -78,7 +78,7 @@ pub enum Unfit {
     ResourceClaim,
     /// The node has no devices for a ResourceClaim.
     Devices,
-    /// The same, and a pool of devices is invalid.
+    /// The node has no devices for a ResourceClaim, and a pool of devices is invalid.
     InvalidPools,
     /// The search for devices takes too long.
     DevicesTooComplex,

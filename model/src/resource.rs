@@ -302,8 +302,8 @@ impl Dimensions {
         Self::with_devices(names, &BTreeSet::new())
     }
 
-    /// The same, and the resources that classes of devices stand for. A node that does not advertise one of
-    /// these does not count it: devices decide.
+    /// Interns what [`new`](Self::new) does, and the resources that classes of devices stand for. A node that does not
+    /// advertise one of these does not count it: devices decide.
     pub fn with_devices(
         names: impl IntoIterator<Item = Name>,
         of_devices: &BTreeSet<Name>,

@@ -60,7 +60,8 @@ pub(crate) enum Action {
     ChangeWeight(usize, u32),
     /// A pod is deleted by force and made again under the same name at once, as a StatefulSet does.
     RecreatePod(usize),
-    /// The same with the pod of the next binding or eviction, while it is on its way or its answer is.
+    /// The pod of the next binding or eviction is deleted by force and made again under the same name, while that
+    /// request is on its way or its answer is.
     RecreateSent(Way),
     /// A node is made again under the same name at once. Its pods stay on it, and its devices are published later.
     RecreateNode(usize),

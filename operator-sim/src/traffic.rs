@@ -31,7 +31,7 @@ pub(crate) enum WatchFault {
     /// it shows the changes of a kind in the order of their versions. A proxy that reads ahead on several connections
     /// might.
     SwapsObjects,
-    /// The same with two changes of one object.
+    /// Two neighbouring changes of one object are shown the wrong way round.
     SwapsVersions,
     /// The API server that answers is behind the others, by this many milliseconds at most. Its bookmarks may be of a
     /// version before the one from which the watch was to go on.

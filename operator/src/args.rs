@@ -342,7 +342,7 @@ pub(crate) enum Format {
     Table,
     /// JSON, described in docs/simulate.md.
     Json,
-    /// The same data as YAML.
+    /// The data of `json` as YAML.
     Yaml,
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct CompiledCluster {
     labels: NodeLabels,
     /// Computed when a rule about other pods first needs it.
     term_classes: OnceLock<TermClasses>,
-    /// The same.
+    /// Computed when a rule about other pods first needs it.
     matched_classes: OnceLock<MatchedClasses>,
     /// Computed when a rule about volumes first needs it.
     claims: OnceLock<ClaimsOfClasses>,

@@ -272,7 +272,7 @@ impl DynamicResources {
         self.choose_from(self.first.unwrap_or(0), class, node, capacity)
     }
 
-    /// The same with the alternative that is tried first.
+    /// Chooses devices of a node for the claims of a class that have none, beginning with the alternative `first`.
     fn choose_from(
         &self,
         first: usize,

@@ -284,7 +284,7 @@ impl TopologyCounts {
         counts.iter().map(|count| self.rows[*count].n_crossings).sum()
     }
 
-    /// The same for the sums over all domains.
+    /// A number that is a new one when a sum of these counts over all domains has become 0, or has no longer been 0.
     pub(crate) fn n_total_crossings(&self, counts: &[TopologyCountIdx]) -> u64 {
         counts.iter().map(|count| self.rows[*count].n_total_crossings).sum()
     }

@@ -34,7 +34,7 @@ pub struct Mismatch {
 }
 
 impl Mismatch {
-    /// The same mismatch with its key below `part` of the case.
+    /// This mismatch with its key below `part` of the case.
     pub(crate) fn under(self, part: &str) -> Self {
         if part.is_empty() {
             return self;

@@ -40,7 +40,7 @@ impl Simulation {
         Self { world, conf, search, memory: Memory::with_budget(DEFAULT_BUDGET), last: None }
     }
 
-    /// The same with another memory.
+    /// This scheduler with another memory of earlier cycles.
     #[must_use]
     pub fn with_memory(self, memory: Memory) -> Self {
         Self { memory, ..self }

@@ -78,9 +78,9 @@ struct Args {
 enum Contender {
     /// A loop that only posts the bindings, over HTTP/1.1.
     Loop,
-    /// The same, over one HTTP/2 connection.
+    /// A loop that only posts the bindings, over one HTTP/2 connection.
     LoopHttp2,
-    /// The same, over four HTTP/2 connections.
+    /// A loop that only posts the bindings, over four HTTP/2 connections.
     LoopHttp2x4,
     KubeBatch,
     KubeScheduler,

@@ -42,7 +42,7 @@ impl Size {
 /// Whether the objects of the hostile namespace are hostile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
-    /// The same number of pods and jobs, without what makes them hostile.
+    /// As many pods and jobs, without what makes them hostile.
     Plain,
     /// The hostile objects.
     Hostile,

@@ -32,7 +32,7 @@ impl Located<'_> {
         self.typed_by(&Route::Root(path), &rules)
     }
 
-    /// The same, recording in `problems` every field that the type does not have.
+    /// Reads the value as a `T`, and records in `problems` every field that the type does not have.
     ///
     /// # Errors
     ///

@@ -29,7 +29,7 @@ pub(super) struct Need {
     max_ratio: i64,
 }
 
-/// The same for one resource.
+/// What the waiting jobs of a queue can use of one resource, and the most that may be lost of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NeedOf {
     pub(super) dim: Dim,

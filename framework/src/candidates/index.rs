@@ -424,7 +424,7 @@ impl ClassIndex {
         nodes.iter().map(score).collect()
     }
 
-    /// The same for one node.
+    /// The score of one node, if the class fits there, without the terms that are normalised.
     fn score(&self, inputs: Inputs<'_>, rules: &ClassRules, node: NodeIdx) -> Option<i64> {
         if !rules.fits(inputs, self.class, node, self.capacity, self.dependencies()) {
             return None;

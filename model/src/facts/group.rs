@@ -75,8 +75,8 @@ pub struct GroupFacts {
 }
 
 impl GroupFacts {
-    /// The same with messages of conditions of at most [`MAX_MESSAGE`] bytes: another controller may write longer ones,
-    /// and that is no reason not to read the object.
+    /// These facts, with messages of conditions of at most [`MAX_MESSAGE`] bytes: another controller may write longer
+    /// ones, and that is no reason not to read the object.
     #[must_use]
     pub fn with_short_messages(mut self) -> Self {
         for condition in &mut self.status.conditions {

@@ -218,7 +218,7 @@ impl Interner {
         self.templates.sweep();
     }
 
-    /// The same for a part of them, another one with each call.
+    /// Frees a part of the names, labels and templates that no pod has any more, another one with each call.
     pub fn sweep_some(&mut self) {
         self.names.sweep_some();
         self.labels.sweep_some();

@@ -113,7 +113,7 @@ impl ClaimFacts {
 }
 
 impl ClaimFacts {
-    /// The same, with the names that many claims have in common shared.
+    /// These facts, with the names that many claims have in common shared.
     #[must_use]
     pub fn shared(mut self, interner: &mut Interner) -> Self {
         let optional = [self.class.as_mut(), self.selected_node.as_mut()].into_iter().flatten();

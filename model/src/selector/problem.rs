@@ -22,7 +22,7 @@ impl SelectorProblem {
         Self { path: path.into(), message: message.into() }
     }
 
-    /// The same problem, of a selector that is at `path`.
+    /// This problem, of a selector that is at `path`.
     #[must_use]
     pub fn under(self, path: &str) -> Self {
         Self { path: format!("{path}.{}", self.path), ..self }

@@ -51,7 +51,8 @@ const LONGEST_REST: Duration = Duration::from_secs(1);
 /// The shortest pause before a cycle that has only statuses to write: bindings were confirmed as
 /// expected, which changes counts, or the throttle had put off a status.
 const STATUS_REST: Duration = Duration::from_secs(1);
-/// The same while decisions wait to be sent: the statuses would wait behind them.
+/// The shortest pause before a cycle that has only statuses to write while decisions wait to be sent: the statuses
+/// would wait behind them.
 const BUSY_STATUS_REST: Duration = Duration::from_secs(5);
 /// Of a large cluster, debug builds compare one in this many snapshots with one from scratch.
 const COMPARED: u64 = 16;

@@ -515,7 +515,7 @@ mod tests {
         shown
     }
 
-    /// The same, from the table of a Markdown file.
+    /// The metrics in the table of a Markdown file.
     fn documented(markdown: &str) -> Vec<[String; 4]> {
         let rows = markdown.lines().filter(|line| line.starts_with("| `kube_batch_"));
         let mut documented: Vec<[String; 4]> = rows

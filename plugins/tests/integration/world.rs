@@ -33,7 +33,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// The same, with a volume for each claim that is bound to one that is not there.
+    /// This world, with a volume for each claim that is bound to one that is not there.
     pub(crate) fn with_volumes(mut self) -> Self {
         let bound = self.persistent_volume_claims.iter().filter_map(|claim| {
             let name = claim.spec.as_ref()?.volume_name.clone()?;

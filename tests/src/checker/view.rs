@@ -105,7 +105,7 @@ impl<'a> Pod<'a> {
         self.is_running() || self.facts.status == TaskStatus::Succeeded
     }
 
-    /// The same after the decisions.
+    /// Whether it counts toward the minimum of its job after the decisions.
     pub(super) fn is_ready(&self) -> bool {
         self.bound_to().is_some() || self.was_ready() && self.eviction().is_none()
     }

@@ -90,7 +90,7 @@ impl From<kube::Error> for WriteError {
 }
 
 impl WriteError {
-    /// The same error, about this object.
+    /// This error, with the object that it is about.
     pub(super) fn about(self, object: &str) -> Self {
         let with = |why| format!("{object}: {why}");
         match self {

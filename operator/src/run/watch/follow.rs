@@ -37,7 +37,7 @@ use crate::run::{
 /// connections are dead: this time, and some for a new connection, a new list and a cycle. Fifteen
 /// requests in this time are no load for an API server.
 const WATCH_SECONDS: u32 = 25;
-/// The same for the watch of a replica that begins to lead. Two seconds before its end the API server
+/// After how many seconds the API server ends the watch of a replica that begins to lead. Two seconds before its end it
 /// sends the version that the watch has reached, which it otherwise does once a minute.
 const CATCH_UP_SECONDS: u32 = 4;
 /// How much longer than it should last a watch may be silent.

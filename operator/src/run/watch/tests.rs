@@ -69,7 +69,7 @@ impl World {
         self.terms.set(Some(Term { number, ..Term::FOREVER }));
     }
 
-    /// The same with a server that serves nodes, and a watch that has begun.
+    /// A world with a server that serves nodes, and a watch that has begun.
     async fn watching() -> Self {
         let mut world = Self::new();
         world.api.serve(NODES);

@@ -51,7 +51,7 @@ fn allocation_of(device: &str) -> Value {
     ]}})
 }
 
-/// The same for a device that has to be attached first.
+/// An allocation of a device that has to be attached first.
 fn attached_later(device: &str) -> Value {
     let mut allocation = allocation_of(device);
     allocation["devices"]["results"][0]["bindingConditions"] = json!(["Attached"]);
