@@ -23,9 +23,9 @@ pub trait Ordinal: Copy + Ord {
 /// Defines row types, each with its documentation and visibility.
 ///
 /// ```
-/// use kube_batch_api::column::Ordinal;
+/// use kube_batch_model::column::Ordinal;
 ///
-/// kube_batch_api::row_type! {
+/// kube_batch_model::row_type! {
 ///     /// Row of a volume.
 ///     pub VolumeIdx,
 /// }

@@ -19,13 +19,13 @@ const MAX_UNITS: i128 = i64::MAX as i128;
 /// An exact amount, in nano-units.
 ///
 /// ```
-/// use kube_batch_api::quantity::Quantity;
+/// use kube_batch_model::quantity::Quantity;
 ///
 /// let memory: Quantity = "1.5Gi".parse()?;
 /// assert_eq!(memory.units(), 1_610_612_736);
 /// let cpu: Quantity = "0.1".parse()?;
 /// assert_eq!(cpu.milli(), 100);
-/// # Ok::<(), kube_batch_api::quantity::QuantityError>(())
+/// # Ok::<(), kube_batch_model::quantity::QuantityError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantity {
