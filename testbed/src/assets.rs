@@ -215,7 +215,7 @@ fn build(set: &Set, partial: &Path, directory: &Path) -> Result<()> {
         eprint!("  {nth}/{} {binary} … ", set.binaries.len());
         let output = go()
             .args(["build", "-trimpath", "-buildvcs=false", "-mod=readonly"])
-            // Nobody debugs them, and a seventh of the time goes into what debuggers need.
+            // They run without a debugger, and what a debugger needs takes a seventh of the time to compile.
             .arg("-gcflags=all=-dwarf=false")
             .args(["-ldflags", &link_flags()])
             .arg("-o")

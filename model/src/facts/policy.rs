@@ -55,9 +55,9 @@ pub struct BudgetFacts {
 /// A minimum, as a number or as a part of the job's pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MinAvailable {
-    /// So many.
+    /// This number of pods.
     Count(u32),
-    /// So many of a hundred, rounded up.
+    /// This percentage of the pods of the job, rounded up.
     Percent(u32),
 }
 

@@ -60,7 +60,7 @@ pub struct Wanted {
 /// How many devices a request gets.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum AllocationMode {
-    /// So many.
+    /// This number of devices.
     ExactCount(u64),
     /// All of a node that match.
     All,
@@ -102,7 +102,7 @@ pub struct ClaimConfig {
 }
 
 impl Wanted {
-    /// So many devices of a class, any of them.
+    /// A number of devices of a class, any of them.
     pub fn of_class(class: &Name, n_devices: u64) -> Self {
         Self {
             class: class.clone(),
