@@ -55,7 +55,11 @@ fn quick(args: Args) -> anyhow::Result<Summary> {
     let left_out = LeftOut::here();
     let tests = CargoTest { skipped: left_out.skipped, ..args.cargo_test(without_servers()?) };
     let results = tests.run()?;
-    Ok(Summary { n_passed: results.n_passed, failures: results.failures, left_out: Vec::new() })
+    Ok(Summary {
+        n_passed: results.n_passed,
+        failures: results.failures,
+        left_out: left_out.reasons,
+    })
 }
 
 fn all(args: Args) -> anyhow::Result<Summary> {
