@@ -4,6 +4,8 @@
 
 pub mod crd;
 pub mod dialect;
+pub mod jobset;
+pub mod kind;
 pub mod membership;
 pub mod naming;
 pub mod read;

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use kube_batch_model::{
     decision::{ClaimChoice, Decision, DeviceChoice, PodRef},
     facts::{
+        Fact,
         device::{
             DeviceId,
             claim::{Allocation, Consumer, ResourceClaimFacts},
@@ -26,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     changes::{Changes, Former},
-    store::{Fact, Store},
+    store::Store,
 };
 
 /// Labels that the API server copies to a pod from the node to which it is bound.
@@ -549,7 +550,7 @@ mod tests {
             "spec": {"schedulerName": "kube-batch", "containers": [{"name": "c"}]},
             "status": {"phase": "Pending", "nominatedNodeName": nominated},
         });
-        store.apply_pod(&serde_json::from_value(pod).expect("a pod")).expect("facts");
+        store.put_pod(pod);
         store
     }
 
@@ -626,7 +627,7 @@ mod tests {
         let mut assumed = recorded(&[nominate("gpu-0"), nominate("gpu-1")]);
         let mut store = store(Some("n"));
         let node = json!({"metadata": {"name": "n"}, "status": {"allocatable": {}}});
-        store.apply_node(&serde_json::from_value(node).expect("a node")).expect("facts");
+        store.put_node(node);
         assumed.settle(&store);
         let InFlight::Nominate { devices, .. } = assumed.get(&pod().uid).expect("in flight") else {
             panic!("it is a nomination");
@@ -650,8 +651,7 @@ mod tests {
             "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}},
             "status": {"allocation": {"devices": {"results": [result]}}, "reservedFor": [user]},
         });
-        let claim = serde_json::from_value(claim).expect("a claim");
-        store.apply_resource_claim(&claim).expect("facts");
+        store.put_resource_claim(claim);
         Arc::clone(store.resource_claims.get(&ObjectKey::new("ns", "c")).expect("the claim"))
     }
 
@@ -689,7 +689,7 @@ mod tests {
             "spec": {"schedulerName": "kube-batch", "nodeName": "n", "containers": [{"name": "c"}]},
             "status": {"phase": "Pending"},
         });
-        store.apply_pod(&serde_json::from_value(bound).expect("a pod")).expect("facts");
+        store.put_pod(bound);
         assumed.settle(&store);
         assert!(assumed.is_empty(), "the facts show all of the binding");
     }

@@ -10,7 +10,6 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_batch_model::name::{Name, ObjectKey};
 
 /// A resource version. Versions of one kind are in the order in which they were written.
@@ -18,11 +17,6 @@ use kube_batch_model::name::{Name, ObjectKey};
 pub struct Version(u64);
 
 impl Version {
-    /// Of an object; `None` if it has none, or one that is no number.
-    pub fn of(meta: &ObjectMeta) -> Option<Self> {
-        Self::parse(meta.resource_version.as_deref()?)
-    }
-
     /// From text; `None` if it is no number.
     pub fn parse(text: &str) -> Option<Self> {
         text.parse().ok().map(Self)
@@ -32,6 +26,25 @@ impl Version {
 impl std::fmt::Display for Version {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+/// One version of an object. Objects without namespace have the empty one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ObjectVersion<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// Its uid, if it has one.
+    pub uid: Option<&'a str>,
+    /// Its version; `None` if it has none, or one that is no number.
+    pub version: Option<Version>,
+}
+
+impl ObjectVersion<'_> {
+    fn key(self) -> ObjectKey {
+        ObjectKey { namespace: self.namespace.into(), name: self.name.into() }
     }
 }
 
@@ -56,49 +69,49 @@ impl History {
     }
 
     /// An object of a list that is being received.
-    pub fn listed(&self, meta: &ObjectMeta) -> bool {
+    pub fn listed(&self, object: ObjectVersion<'_>) -> bool {
         if self.is_plain() {
             return true;
         }
-        let key = key_of(meta);
+        let key = object.key();
         let ahead = self.ahead.get(&key);
-        let is_outdated = ahead.zip(Version::of(meta)).is_some_and(|(ahead, v)| v < *ahead);
-        !is_outdated && !self.is_gone(&key, meta)
+        let is_outdated = ahead.zip(object.version).is_some_and(|(ahead, v)| v < *ahead);
+        !is_outdated && !self.is_gone(&key, object)
     }
 
     /// An object that the watch shows as added or modified.
-    pub fn shown(&mut self, meta: &ObjectMeta) -> bool {
-        let is_current = self.listed(meta);
-        self.catch_up(meta);
+    pub fn shown(&mut self, object: ObjectVersion<'_>) -> bool {
+        let is_current = self.listed(object);
+        self.catch_up(object);
         is_current
     }
 
     /// An object that the watch shows as deleted.
-    pub fn deleted(&mut self, meta: &ObjectMeta) -> bool {
+    pub fn deleted(&mut self, object: ObjectVersion<'_>) -> bool {
         if self.is_plain() {
-            self.catch_up(meta);
+            self.catch_up(object);
             return true;
         }
-        let key = key_of(meta);
+        let key = object.key();
         // An answer may have shown the next object of that name already.
         let ahead = self.ahead.get(&key);
-        let is_outdated = ahead.zip(Version::of(meta)).is_some_and(|(ahead, v)| v < *ahead);
-        if self.is_gone(&key, meta) {
+        let is_outdated = ahead.zip(object.version).is_some_and(|(ahead, v)| v < *ahead);
+        if self.is_gone(&key, object) {
             self.gone.remove(&key);
         }
-        self.catch_up(meta);
+        self.catch_up(object);
         !is_outdated
     }
 
     /// An object with which the API server answered.
-    pub fn answered(&mut self, meta: &ObjectMeta) -> bool {
-        let Some(version) = Version::of(meta) else { return true };
+    pub fn answered(&mut self, object: ObjectVersion<'_>) -> bool {
+        let Some(version) = object.version else { return true };
         if version <= self.seen {
             return false;
         }
-        let key = key_of(meta);
+        let key = object.key();
         let known = self.ahead.get(&key).copied().unwrap_or_default();
-        let is_news = version > known && !self.is_gone(&key, meta);
+        let is_news = version > known && !self.is_gone(&key, object);
         if is_news {
             self.ahead.insert(key, version);
         }
@@ -134,26 +147,21 @@ impl History {
         self.ahead.is_empty() && self.gone.is_empty()
     }
 
-    fn catch_up(&mut self, meta: &ObjectMeta) {
-        let Some(version) = Version::of(meta) else { return };
+    fn catch_up(&mut self, object: ObjectVersion<'_>) {
+        let Some(version) = object.version else { return };
         self.reached(version);
         if !self.ahead.is_empty() {
-            let key = key_of(meta);
+            let key = object.key();
             if self.ahead.get(&key).is_some_and(|ahead| *ahead <= version) {
                 self.ahead.remove(&key);
             }
         }
     }
 
-    fn is_gone(&self, key: &ObjectKey, meta: &ObjectMeta) -> bool {
+    fn is_gone(&self, key: &ObjectKey, object: ObjectVersion<'_>) -> bool {
         let gone = self.gone.get(key);
-        gone.is_some_and(|uid| meta.uid.as_deref() == Some(&**uid))
+        gone.is_some_and(|uid| object.uid == Some(&**uid))
     }
-}
-
-fn key_of(meta: &ObjectMeta) -> ObjectKey {
-    let text = |text: &Option<String>| text.as_deref().map(Name::from).unwrap_or_default();
-    ObjectKey { namespace: text(&meta.namespace), name: text(&meta.name) }
 }
 
 #[cfg(test)]
@@ -164,13 +172,12 @@ mod tests {
         ObjectKey::new("ns", "p")
     }
 
-    fn meta(uid: &str, version: u64) -> ObjectMeta {
-        ObjectMeta {
-            namespace: Some("ns".to_owned()),
-            name: Some("p".to_owned()),
-            uid: Some(uid.to_owned()),
-            resource_version: Some(version.to_string()),
-            ..ObjectMeta::default()
+    fn object(uid: &str, version: u64) -> ObjectVersion<'_> {
+        ObjectVersion {
+            namespace: "ns",
+            name: "p",
+            uid: Some(uid),
+            version: Some(Version(version)),
         }
     }
 
@@ -183,22 +190,22 @@ mod tests {
     #[test]
     fn a_late_answer_is_ignored() {
         let mut history = history(10);
-        assert!(history.deleted(&meta("u", 12)));
+        assert!(history.deleted(object("u", 12)));
         for version in [9, 11, 12] {
-            assert!(!history.answered(&meta("u", version)), "{version}");
+            assert!(!history.answered(object("u", version)), "{version}");
         }
-        assert!(history.answered(&meta("v", 13)), "the next object of that name");
+        assert!(history.answered(object("v", 13)), "the next object of that name");
     }
 
     #[test]
     fn what_an_answer_showed_is_not_undone_by_the_watch() {
         let mut history = history(10);
-        assert!(history.answered(&meta("u", 15)));
-        assert!(!history.answered(&meta("u", 14)), "answers may be out of order");
-        assert!(!history.shown(&meta("u", 12)));
-        assert!(!history.deleted(&meta("t", 13)), "an object of that name before");
-        assert!(history.shown(&meta("u", 15)));
-        assert!(history.deleted(&meta("u", 16)));
+        assert!(history.answered(object("u", 15)));
+        assert!(!history.answered(object("u", 14)), "answers may be out of order");
+        assert!(!history.shown(object("u", 12)));
+        assert!(!history.deleted(object("t", 13)), "an object of that name before");
+        assert!(history.shown(object("u", 15)));
+        assert!(history.deleted(object("u", 16)));
         assert_eq!(history.seen(), Version(16));
         assert!(history.ahead.is_empty());
     }
@@ -207,22 +214,22 @@ mod tests {
     fn a_deletion_that_was_read_is_final() {
         let mut history = history(10);
         history.gone(&key(), &"u".into());
-        assert!(!history.shown(&meta("u", 11)), "the watch is behind");
-        assert!(!history.answered(&meta("u", 12)));
-        assert!(!history.listed(&meta("u", 11)));
-        assert!(history.shown(&meta("v", 14)), "the next object of that name");
-        assert!(history.deleted(&meta("u", 13)));
+        assert!(!history.shown(object("u", 11)), "the watch is behind");
+        assert!(!history.answered(object("u", 12)));
+        assert!(!history.listed(object("u", 11)));
+        assert!(history.shown(object("v", 14)), "the next object of that name");
+        assert!(history.deleted(object("u", 13)));
         assert!(history.gone.is_empty());
     }
 
     #[test]
     fn an_object_that_a_list_does_not_have_yet_is_kept() {
         let mut history = history(10);
-        assert!(history.answered(&meta("u", 21)));
+        assert!(history.answered(object("u", 21)));
         assert_eq!(history.newer_than(Version(20)).collect::<Vec<_>>(), [&key()]);
         assert_eq!(history.newer_than(Version(21)).count(), 0);
         history.end_of_list(Version(20), |_| false);
-        assert!(!history.shown(&meta("u", 20)));
+        assert!(!history.shown(object("u", 20)));
         history.end_of_list(Version(22), |_| false);
         assert_eq!(history, self::history(22));
     }
@@ -230,9 +237,9 @@ mod tests {
     #[test]
     fn an_object_without_version_is_always_stored() {
         let mut history = history(10);
-        let unknown = ObjectMeta { resource_version: Some("x".to_owned()), ..meta("u", 0) };
-        assert!(history.answered(&unknown) && history.shown(&unknown));
-        assert!(history.deleted(&unknown));
+        let unknown = ObjectVersion { version: Version::parse("x"), ..object("u", 0) };
+        assert!(history.answered(unknown) && history.shown(unknown));
+        assert!(history.deleted(unknown));
         assert_eq!(history, self::history(10));
     }
 }

@@ -109,7 +109,6 @@ fn keep_places(Snapshot { cluster, rejected, .. }: &mut Snapshot) {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use kube_batch_api::crd::PodGroupSpec;
     use kube_batch_model::{
         api_version::ApiVersion::V1Alpha2,
         column::Ordinal as _,
@@ -137,7 +136,7 @@ mod tests {
         fn new() -> Self {
             let mut store = Store::default();
             let node = json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "9"}}});
-            store.apply_node(&serde_json::from_value(node).expect("a node")).expect("facts");
+            store.put_node(node);
             let mut world =
                 Self { store, assumed: Assumed::default(), incomplete: IncompleteJobs::default() };
             world.set_minimum(3);
@@ -148,10 +147,11 @@ mod tests {
         }
 
         fn set_minimum(&mut self, minimum: i32) {
-            let spec = PodGroupSpec { min_member: minimum, ..PodGroupSpec::default() };
-            let meta = json!({"name": "g", "namespace": "ns", "uid": "g"});
-            let meta = serde_json::from_value(meta).expect("metadata");
-            self.store.apply_group(V1Alpha2, &meta, &spec, None).expect("facts");
+            let group = json!({
+                "metadata": {"name": "g", "namespace": "ns", "uid": "g"},
+                "spec": {"minMember": minimum},
+            });
+            self.store.put_group(V1Alpha2, group);
         }
 
         fn put(&mut self, name: &str, runs: bool) {
@@ -173,7 +173,7 @@ mod tests {
                 },
                 "status": {"phase": if runs { "Running" } else { "Pending" }},
             });
-            self.store.apply_pod(&serde_json::from_value(pod).expect("a pod")).expect("facts");
+            self.store.put_pod(pod);
         }
 
         fn pod(name: &str) -> PodRef {

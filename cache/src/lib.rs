@@ -1,7 +1,11 @@
 #![doc = include_str!("../README.md")]
 
+#[macro_use]
+mod tables;
+
 pub mod assumed;
 mod changes;
+pub mod dump;
 pub mod durations;
 pub mod history;
 mod incomplete;
@@ -10,3 +14,5 @@ pub mod mirror;
 pub mod snapshot;
 pub mod store;
 mod terminating;
+#[cfg(test)]
+mod test_objects;

@@ -23,7 +23,7 @@ use kube_batch_model::{
     api_version::{ApiVersion, Join},
     cluster::{Cluster, Nodes, Queues},
     column::{Column, Dim},
-    facts::{group::GroupFacts, policy::BudgetFacts, queue::QueueFacts},
+    facts::{Fact, group::GroupFacts, policy::BudgetFacts, queue::QueueFacts},
     name::{Name, ObjectKey},
     reason::{Duplicate, Ignored},
     resource::{Dimensions, Ledger, ResourceVector},
@@ -44,7 +44,7 @@ pub use self::{
 };
 use crate::{
     assumed::Assumed,
-    store::{Fact, Store, Table},
+    store::{Store, Table},
 };
 
 /// The snapshot of one cycle, and the objects that were ignored.

@@ -58,13 +58,13 @@ mod tests {
     fn cluster(deletion: &str) -> Cluster {
         let mut store = Store::default();
         let node = json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "9"}}});
-        store.apply_node(&serde_json::from_value(node).expect("a node")).expect("facts");
+        store.put_node(node);
         let pod = json!({
             "metadata": {"name": "p", "namespace": "ns", "uid": "p", "deletionTimestamp": deletion},
             "spec": {"containers": [{"name": "c"}], "nodeName": "n"},
             "status": {"phase": "Running"},
         });
-        store.apply_pod(&serde_json::from_value(pod).expect("a pod")).expect("facts");
+        store.put_pod(pod);
         take_snapshot(&store, &Assumed::default(), &SnapshotOptions::default()).cluster
     }
 

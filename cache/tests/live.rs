@@ -3,7 +3,16 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
-use kube_batch_api::dialect;
+use k8s_openapi::api::{
+    core::v1::{Namespace, Node, PersistentVolumeClaim, Pod},
+    policy::v1::PodDisruptionBudget,
+    resource::v1::{DeviceClass, ResourceClaim, ResourceSlice},
+    scheduling::{v1::PriorityClass, v1alpha3::CompositePodGroup},
+};
+use kube_batch_api::{
+    dialect::{self, RawObject},
+    kind::ApplyObject as _,
+};
 use kube_batch_cache::{
     assumed::Assumed,
     live::LiveSnapshot,
@@ -420,10 +429,10 @@ impl World {
 
     fn run(&mut self, step: Step) {
         match step {
-            Step::Pod(pod) => drop(self.store.apply_pod(&from(manifest(&pod))).expect("a pod")),
+            Step::Pod(pod) => drop(self.store.apply::<Pod>(&from(manifest(&pod))).expect("a pod")),
             Step::DeletePod(name) => drop(self.store.pods.delete(&pod_key(name))),
             Step::ManySelectors { name, created, node } => {
-                self.store.apply_pod(&from(with_selectors(name, created, node))).expect("a pod");
+                self.store.apply::<Pod>(&from(with_selectors(name, created, node))).expect("a pod");
             }
             Step::DeleteManySelectors(name) => {
                 self.store.pods.delete(&ObjectKey::new("selectors", format!("c{name}")));
@@ -452,8 +461,8 @@ impl World {
                 let meta = json!({"name": format!("q{name}"), "creationTimestamp": time(created)});
                 let limit = limit.map(|cpu| json!({"cpu": cpu.to_string()}));
                 let spec = json!({"weight": 1, "capability": limit.unwrap_or_else(|| json!({}))});
-                let (meta, spec) = (from(meta), from(spec));
-                self.store.apply_queue(version, &meta, &spec, None).expect("a queue");
+                let meta = from(meta);
+                self.store.apply_queue(version, &RawObject::new(&meta, &spec)).expect("a queue");
             }
             Step::DeleteQueue(name, version) => {
                 self.store.queues.delete(&(format!("q{name}").into(), version));
@@ -528,17 +537,17 @@ impl World {
                     "metadata": {"name": node_name(name)},
                     "status": {"allocatable": amounts, "capacity": amounts},
                 });
-                self.store.apply_node(&from(node)).expect("a node");
+                self.store.apply::<Node>(&from(node)).expect("a node");
             }
             Step::DeleteNode(name) => drop(self.store.nodes.delete(&node_name(name))),
             Step::Class(value) => {
                 let class = json!({"metadata": {"name": "class"}, "value": value});
-                self.store.apply_priority_class(&from(class)).expect("a class");
+                self.store.apply::<PriorityClass>(&from(class)).expect("a class");
             }
             Step::Namespace(label) => {
                 let meta = json!({"name": "ns", "labels": {"l": label.to_string()}});
-                let namespace = from(json!({"metadata": meta}));
-                self.store.apply_namespace(&namespace).expect("a namespace");
+                let namespace: Namespace = from(json!({"metadata": meta}));
+                self.store.apply(&namespace).expect("a namespace");
             }
             Step::Budget { name, owner, allowed, min } => {
                 let owners: Vec<Value> = owner.map(controller).into_iter().collect();
@@ -552,7 +561,7 @@ impl World {
                         "expectedPods": 0,
                     },
                 });
-                self.store.apply_budget(&from(budget)).expect("a budget");
+                self.store.apply::<PodDisruptionBudget>(&from(budget)).expect("a budget");
             }
             Step::DeleteBudget(name) => {
                 self.store.budgets.delete(&ObjectKey::new("ns", format!("b{name}")));
@@ -570,7 +579,9 @@ impl World {
                         "parentCompositePodGroupName": parent.map(|parent| format!("c{parent}")),
                     },
                 });
-                self.store.apply_composite(&from(composite)).expect("a composite PodGroup");
+                self.store
+                    .apply::<CompositePodGroup>(&from(composite))
+                    .expect("a composite PodGroup");
             }
             Step::DeleteComposite(name) => {
                 self.store.composites.delete(&ObjectKey::new("ns", format!("c{name}")));
@@ -580,7 +591,7 @@ impl World {
                     "metadata": {"name": "c", "namespace": "ns", "uid": "c"},
                     "spec": {"volumeName": is_bound.then_some("v")},
                 });
-                self.store.apply_claim(&from(claim)).expect("a claim");
+                self.store.apply::<PersistentVolumeClaim>(&from(claim)).expect("a claim");
             }
             other => self.change_devices(other),
         }
@@ -615,7 +626,7 @@ impl World {
                     ]}},
                     "status": {"allocation": is_allocated.then_some(allocation)},
                 });
-                self.store.apply_resource_claim(&from(claim)).expect("a claim");
+                self.store.apply::<ResourceClaim>(&from(claim)).expect("a claim");
             }
             Step::DeleteDeviceClaim(of) => {
                 let name = match of {
@@ -632,7 +643,7 @@ impl World {
                     "metadata": {"name": "gpu"},
                     "spec": {"extendedResourceName": is_extended.then_some("x.io/gpu")},
                 });
-                self.store.apply_device_class(&from(class)).expect("a class");
+                self.store.apply::<DeviceClass>(&from(class)).expect("a class");
             }
             Step::DeleteDeviceClass => drop(self.store.device_classes.delete(&"gpu".into())),
             Step::Slice(n_devices) => {
@@ -645,7 +656,7 @@ impl World {
                         "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
                     },
                 });
-                self.store.apply_resource_slice(&from(slice)).expect("a slice");
+                self.store.apply::<ResourceSlice>(&from(slice)).expect("a slice");
             }
             other => unreachable!("{other:?} is not about the world"),
         }

@@ -4,12 +4,11 @@
 
 #![no_main]
 
+use kube_batch_cache::{dump::Dump, snapshot::{SnapshotOptions, take_snapshot}};
 use kube_batch_model::facts::FactError;
-use kube_batch_cache::snapshot::{SnapshotOptions, take_snapshot};
 use kube_batch_manifest::{
     defaults,
     diagnostic::Diagnostic,
-    dump::Dump,
     object::Object,
     place::Place,
     reader::{Reader, Sink},

@@ -3,8 +3,6 @@
 
 pub mod defaults;
 pub mod diagnostic;
-pub mod dump;
-pub mod jobset;
 pub mod object;
 pub mod place;
 pub mod pods;

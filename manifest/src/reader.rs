@@ -14,13 +14,13 @@ use std::{
     sync::Arc,
 };
 
+use kube_batch_cache::dump::{self, Dump, DumpError};
 use kube_batch_model::{facts::FactError, name::ObjectKey};
 use kube_batch_yaml::{MAX_PROBLEMS, Problem};
 
 use crate::{
     defaults,
     diagnostic::{Diagnostic, Severity},
-    dump::{self, Dump, DumpError},
     item::Event,
     object::{Kind, Object, Served, TypeMeta},
     place::Place,

@@ -1,9 +1,9 @@
 //! Reading needs little more memory than the text. This is the only test of its process, since
 //! the peak is measured for the whole process.
 
+use kube_batch_cache::dump::Dump;
 use kube_batch_manifest::{
     diagnostic::Diagnostic,
-    dump::Dump,
     object::Object,
     place::Place,
     reader::{Reader, Sink},

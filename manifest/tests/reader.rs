@@ -2,10 +2,15 @@
 
 use std::{fs, path::PathBuf};
 
-use kube_batch_cache::{assumed::Assumed, store::Store};
+use k8s_openapi::api::core::v1::Node;
+use kube_batch_api::kind::ApplyObject as _;
+use kube_batch_cache::{
+    assumed::Assumed,
+    dump::{self, Dump},
+    store::Store,
+};
 use kube_batch_manifest::{
     diagnostic::Diagnostic,
-    dump::{self, Dump},
     object::Object,
     place::Place,
     reader::{Reader, Sink, Summary},
@@ -31,17 +36,17 @@ impl Sink for Collected {
 
     fn object(&mut self, object: Object, place: &Place<'_>) -> Result<(), FactError> {
         match &object {
-            Object::Node(node) => drop(self.store.apply_node(node)?),
+            Object::Node(node) => drop(self.store.apply(&**node)?),
             Object::PodGroup(version, group) => {
-                self.store.apply_group_object(*version, group).map(drop)?;
+                self.store.apply_group(*version, group).map(drop)?;
             }
             Object::Queue(version, queue) => {
-                self.store.apply_queue_object(*version, queue).map(drop)?;
+                self.store.apply_queue(*version, queue).map(drop)?;
             }
             Object::Pod(pod) => {
                 let mut pod = pod.clone();
                 pod.metadata.uid.get_or_insert("uid".to_owned());
-                self.store.apply_pod(&pod)?;
+                self.store.apply(&*pod)?;
             }
             _ => {}
         }
@@ -532,7 +537,7 @@ fn a_file_that_cannot_be_read_does_not_stop_the_others() {
 fn a_dump_is_read() {
     let mut store = Store::default();
     let node = serde_json::json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
-    store.apply_node(&serde_json::from_value(node).expect("a node")).expect("facts");
+    store.apply::<Node>(&serde_json::from_value(node).expect("a node")).expect("facts");
     let mut bytes = Vec::new();
     dump::write(&store, &Assumed::default(), jiff::Timestamp::UNIX_EPOCH, &mut bytes)
         .expect("memory takes all");

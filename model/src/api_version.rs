@@ -57,8 +57,8 @@ impl ApiVersion {
     }
 
     /// Whether this project defines its kinds.
-    pub fn is_own(self) -> bool {
-        Self::OWN.contains(&self)
+    pub const fn is_own(self) -> bool {
+        matches!(self, Self::V1Alpha1 | Self::V1Alpha2)
     }
 
     /// Parses the `apiVersion` of an object.

@@ -1,9 +1,16 @@
 //! What must hold when everything has been calm for a while.
 
 use jiff::Timestamp;
-use k8s_openapi::serde::de::DeserializeOwned;
+use k8s_openapi::{
+    api::{
+        core::v1::{Namespace, Node, Pod},
+        resource::v1::{DeviceClass, ResourceClaim, ResourceSlice},
+        scheduling::v1::PriorityClass,
+    },
+    serde::de::DeserializeOwned,
+};
 use kube_batch::Registry;
-use kube_batch_api::{crd::v1alpha2, dialect::RawObject};
+use kube_batch_api::{dialect::RawObject, kind::ApplyObject as _};
 use kube_batch_cache::{
     assumed::{Assumed, InFlight},
     snapshot::{SnapshotOptions, take_snapshot},
@@ -205,23 +212,16 @@ fn store_of(server: &Server, registry: &Registry) -> Store {
     for version in [ApiVersion::Kubernetes, V1Alpha2] {
         let _ = store.set_served(version, true);
     }
-    read(server, NODES).for_each(|node| drop(store.apply_node(&node)));
-    read(server, PODS).for_each(|pod| drop(store.apply_pod(&pod)));
-    read(server, NAMESPACES).for_each(|namespace| drop(store.apply_namespace(&namespace)));
-    read(server, PRIORITY_CLASSES).for_each(|class| drop(store.apply_priority_class(&class)));
-    read(server, RESOURCE_CLAIMS).for_each(|claim| drop(store.apply_resource_claim(&claim)));
-    read(server, SLICES).for_each(|slice| drop(store.apply_resource_slice(&slice)));
-    read(server, DEVICE_CLASSES).for_each(|class| drop(store.apply_device_class(&class)));
-    for group in read::<v1alpha2::PodGroup>(server, GROUPS) {
-        let (meta, status) = (&group.metadata, group.status.as_ref());
-        drop(store.apply_group(V1Alpha2, meta, &group.spec, status));
+    read::<Node>(server, NODES).for_each(|node| drop(store.apply(&node)));
+    read::<Pod>(server, PODS).for_each(|pod| drop(store.apply(&pod)));
+    read::<Namespace>(server, NAMESPACES).for_each(|namespace| drop(store.apply(&namespace)));
+    read::<PriorityClass>(server, PRIORITY_CLASSES).for_each(|class| drop(store.apply(&class)));
+    read::<ResourceClaim>(server, RESOURCE_CLAIMS).for_each(|claim| drop(store.apply(&claim)));
+    read::<ResourceSlice>(server, SLICES).for_each(|slice| drop(store.apply(&slice)));
+    read::<DeviceClass>(server, DEVICE_CLASSES).for_each(|class| drop(store.apply(&class)));
+    for (version, kind) in [(V1Alpha2, GROUPS), (ApiVersion::Kubernetes, KUBERNETES_GROUPS)] {
+        read::<RawObject>(server, kind).for_each(|group| drop(store.apply_group(version, &group)));
     }
-    for group in read::<RawObject>(server, KUBERNETES_GROUPS) {
-        drop(store.apply_group_object(ApiVersion::Kubernetes, &group));
-    }
-    for queue in read::<v1alpha2::Queue>(server, QUEUES) {
-        let (meta, status) = (&queue.metadata, queue.status.as_ref());
-        drop(store.apply_queue(V1Alpha2, meta, &queue.spec, status));
-    }
+    read::<RawObject>(server, QUEUES).for_each(|queue| drop(store.apply_queue(V1Alpha2, &queue)));
     store
 }

@@ -10,7 +10,7 @@ use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
-use kube_batch_manifest::object::Kind;
+use kube_batch_api::kind::{Kind, Served};
 use serde::Deserialize;
 
 use crate::run::error;
@@ -25,33 +25,6 @@ pub(crate) struct Lists {
     pub(crate) lists: Vec<(String, String)>,
     /// What could not be read, and what follows from that.
     pub(crate) problems: Vec<String>,
-}
-
-/// What follows if the objects of a kind are missing from the input.
-pub(crate) const fn consequence(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Node => "no pod can be placed",
-        Kind::Pod => "nodes look empty, and pods that wait are missing",
-        Kind::Namespace => "namespace selectors of pod affinity match no namespace",
-        Kind::PersistentVolume => "pods whose claims are bound to a volume wait",
-        Kind::PersistentVolumeClaim => "pods with claims wait",
-        Kind::StorageClass => "pods with claims that are not bound wait",
-        Kind::CsiNode => "limits on the number of volumes of a node are not applied",
-        Kind::CsiDriver => "no CSI driver is required on a node",
-        Kind::ResourceClaim => "pods with resource claims wait",
-        Kind::ResourceClaimTemplate => "no claims are made for pods",
-        Kind::ResourceSlice => "there are no devices for resource claims",
-        Kind::DeviceClass => "pods with resource claims for the class wait",
-        Kind::DeviceTaintRule => "no device is tainted by a rule",
-        Kind::PriorityClass => "PodGroups that name one have priority 0",
-        Kind::PodDisruptionBudget => "gangs that a budget defines are not known",
-        Kind::Job | Kind::ReplicaSet | Kind::Deployment | Kind::StatefulSet | Kind::JobSet => {
-            "no further pods are created for them"
-        }
-        Kind::CompositePodGroup => "PodGroups that are part of one wait",
-        Kind::PodGroup => "pods that name a PodGroup wait",
-        Kind::Queue => "jobs wait, because their queues do not exist",
-    }
 }
 
 /// Reads the cluster that a kubeconfig names; without a file, the one that kubectl would use.
@@ -91,20 +64,26 @@ async fn config(file: Option<&Path>, context: Option<&str>) -> anyhow::Result<Co
 
 async fn read_all(client: &Client) -> anyhow::Result<Lists> {
     let mut lists = Lists::default();
-    for kind in Kind::ALL {
+    for kind in Kind::ALL.iter().copied() {
         let mut n_served = 0;
-        for (api, resource) in kind.apis().into_iter().zip(kind.resources()) {
+        for (api, resource) in apis(kind).zip(kind.resources()) {
             n_served += usize::from(lists.read(client, kind, &api, &resource).await?);
         }
-        // Few clusters have these.
-        let is_usual = !matches!(kind, Kind::JobSet | Kind::CompositePodGroup);
+        // Few clusters have the others; those of PodGroups and queues are what is simulated.
+        let is_usual = kind.served() != Served::Rarely || kind.versions().next().is_some();
         if n_served == 0 && is_usual {
             let resources = kind.resources().join(" and ");
-            let consequence = consequence(kind);
+            let consequence = kind.if_missing();
             lists.problems.push(format!("the cluster does not serve {resources}: {consequence}"));
         }
     }
     Ok(lists)
+}
+
+/// Where each of the resources of a kind is in URLs: `api/v1`, `apis/batch/v1`.
+fn apis(kind: Kind) -> impl Iterator<Item = String> {
+    let root = |version: &str| if version.contains('/') { "apis" } else { "api" };
+    kind.api_versions().into_iter().map(move |version| format!("{}/{version}", root(&version)))
 }
 
 /// What a list request came to.
@@ -133,7 +112,7 @@ impl Lists {
             Answer::NotServed => return Ok(false),
             Answer::Forbidden(reason) => reason,
         };
-        let consequence = consequence(kind);
+        let consequence = kind.if_missing();
         if kind.is_namespaced() {
             let namespace = client.default_namespace();
             let path = format!("/{api}/namespaces/{namespace}/{plural}");
@@ -214,7 +193,7 @@ mod tests {
 
     #[test]
     fn every_kind_that_the_scheduler_watches_is_read() {
-        let read: Vec<String> = Kind::ALL.into_iter().flat_map(Kind::resources).collect();
+        let read: Vec<String> = Kind::ALL.iter().flat_map(|kind| kind.resources()).collect();
         let all = watch::Selection { priority_class: true, without: Vec::new() };
         for watched in all.kinds() {
             assert!(
@@ -226,11 +205,11 @@ mod tests {
 
     #[test]
     fn every_resource_has_an_api() {
-        for kind in Kind::ALL {
-            assert_eq!(kind.apis().len(), kind.resources().len(), "{kind}");
+        for kind in Kind::ALL.iter().copied() {
+            assert_eq!(kind.api_versions().len(), kind.resources().len(), "{kind}");
         }
-        assert_eq!(Kind::Pod.apis(), ["api/v1"]);
-        assert_eq!(Kind::Job.apis(), ["apis/batch/v1"]);
+        assert_eq!(apis(Kind::Pod).collect::<Vec<_>>(), ["api/v1"]);
+        assert_eq!(apis(Kind::Job).collect::<Vec<_>>(), ["apis/batch/v1"]);
         assert_eq!(
             Kind::Queue.resources(),
             [
@@ -244,8 +223,8 @@ mod tests {
     #[tokio::test(flavor = "local")]
     async fn what_cannot_be_read_is_skipped_and_reported() {
         let api = FakeApi::default();
-        for kind in Kind::ALL {
-            for path in kind.apis() {
+        for kind in Kind::ALL.iter().copied() {
+            for path in apis(kind) {
                 if path != "apis/scheduling.sigs.dev/v1alpha2" && kind != Kind::ResourceClaim {
                     api.serve(&format!("/{path}/{}", kind.plural()));
                 }

@@ -8,9 +8,9 @@ use std::{
 };
 
 use kube_batch_api::{dialect, membership::named_groups};
+use kube_batch_cache::dump::Dump;
 use kube_batch_manifest::{
     diagnostic::{Diagnostic, Severity},
-    dump::Dump,
     object::{Kind, Object},
     place::Place,
     pods::{PodPart, pod_parts},

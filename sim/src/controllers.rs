@@ -15,8 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube_batch_api::jobset::JobSet;
+use kube_batch_api::kind::ApplyObject as _;
 use kube_batch_cache::store::Store;
-use kube_batch_manifest::jobset::JobSet;
 use kube_batch_model::{
     facts::FactError,
     name::{Name, ObjectKey},
@@ -174,7 +175,7 @@ impl Controllers {
             for new in plan.create {
                 let pod = controller.make_pod(&new, store, now);
                 controller.make_claims(&new, store);
-                if let Err(error) = store.apply_pod(&pod) {
+                if let Err(error) = store.apply(&pod) {
                     self.broken.push(error);
                     break;
                 }

@@ -8,6 +8,7 @@ use std::{
     sync::Arc,
 };
 
+use kube_batch_api::kind::ApplyObject as _;
 use kube_batch_model::{
     decision::{DeviceChoice, PodRef},
     facts::{
@@ -72,7 +73,7 @@ impl World {
         let made = claim_of(found, &key, Some(owner));
         if self.store.resource_claims.get(&key).is_none() {
             // The template was read before.
-            let _ = self.store.apply_resource_claim(&made);
+            let _ = self.store.apply(&made);
         }
         let source = ClaimSource::Generated { claim, template: template.clone() };
         ClaimEntry { name: entry.name.clone(), source }

@@ -7,19 +7,16 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube_batch_api::read;
+use kube_batch_api::{jobset::JobSet, kind::ApplyObject as _, read};
 use kube_batch_manifest::{
     defaults,
-    jobset::JobSet,
     object::{Kind, Object},
 };
 use kube_batch_model::{
-    api_version::ApiVersion,
     facts::{FactError, pod::Interner},
     name::{Name, ObjectKey},
     status::TaskStatus,
 };
-
 use serde_json::json;
 
 use crate::{
@@ -49,58 +46,35 @@ impl World {
         if !is_dated && self.n_cycles() == 0 {
             self.undated.push((object.kind(), object.served(), key.clone()));
         }
-        let stored = match object {
-            Object::Node(node) => self.store.apply_node(&node),
+        match object {
             Object::Pod(pod) => {
                 self.apply_pod(&pod)?;
                 let has_priority = pod.spec.is_some_and(|spec| spec.priority.is_some());
                 if !has_priority && !is_stored {
                     self.unadmitted.push(key);
                 }
-                return Ok(());
+                Ok(())
             }
-            Object::Namespace(namespace) => self.store.apply_namespace(&namespace),
-            Object::PersistentVolume(volume) => self.store.apply_volume(&volume),
-            Object::PersistentVolumeClaim(claim) => self.store.apply_claim(&claim),
-            Object::StorageClass(class) => self.store.apply_storage_class(&class),
-            Object::CsiNode(node) => self.store.apply_csi_node(&node),
-            Object::CsiDriver(driver) => self.store.apply_csi_driver(&driver),
-            Object::ResourceClaim(claim) => self.store.apply_resource_claim(&claim),
-            Object::ResourceClaimTemplate(template) => {
-                return self.claim_templates.apply(key, &template);
-            }
-            Object::ResourceSlice(slice) => self.store.apply_resource_slice(&slice),
-            Object::DeviceClass(class) => self.store.apply_device_class(&class),
-            Object::DeviceTaintRule(rule) => self.store.apply_device_taint_rule(&rule),
-            Object::CompositePodGroup(composite) => self.store.apply_composite(&composite),
-            Object::PriorityClass(class) => self.store.apply_priority_class(&class),
-            Object::PodDisruptionBudget(budget) => self.store.apply_budget(&budget),
-            Object::Job(job) => {
-                return self.apply_controller(job_controller(key, &job, self.now())?);
-            }
+            Object::ResourceClaimTemplate(template) => self.claim_templates.apply(key, &template),
+            Object::Job(job) => self.apply_controller(job_controller(key, &job, self.now())?),
             Object::ReplicaSet(set) => {
                 let (meta, spec) = (&set.metadata, set.spec);
                 let template = spec.template.unwrap_or_default();
                 let kind = ControllerKind::ReplicaSet;
-                return self.apply_deployment(kind, key, meta, spec.replicas, template);
+                self.apply_deployment(kind, key, meta, spec.replicas, template)
             }
             Object::Deployment(deployment) => {
                 let (meta, spec) = (&deployment.metadata, deployment.spec);
                 let kind = ControllerKind::Deployment;
-                return self.apply_deployment(kind, key, meta, spec.replicas, spec.template);
+                self.apply_deployment(kind, key, meta, spec.replicas, spec.template)
             }
-            Object::StatefulSet(set) => return self.apply_stateful_set(key, *set),
-            Object::JobSet(set) => return self.apply_job_set(key, *set),
-            Object::PodGroup(version, group) => {
-                self.store.set_served(version, true);
-                self.store.apply_group_object(version, &group)
+            Object::StatefulSet(set) => self.apply_stateful_set(key, *set),
+            Object::JobSet(set) => self.apply_job_set(key, *set),
+            object => {
+                let stored = object.apply(&mut self.store);
+                stored.expect("the kinds that are not stored are above").map(drop)
             }
-            Object::Queue(version, queue) => {
-                self.store.set_served(version, true);
-                self.store.apply_queue_object(version, &queue)
-            }
-        };
-        stored.map(drop)
+        }
     }
 
     /// Keeps the fields that an update of the spec does not change.
@@ -134,7 +108,7 @@ impl World {
             meta.name.as_deref().unwrap_or_default(),
         );
         let timer = PodTimer::of(&format!("Pod {key}"), meta, pod.spec.as_ref())?;
-        self.store.apply_pod(pod)?;
+        self.store.apply(pod)?;
         self.set_timer(key, timer);
         Ok(())
     }
@@ -184,28 +158,13 @@ impl World {
 
     /// Deletes an object at once, and the pods of a controller with it. Returns whether it existed.
     pub fn delete(&mut self, kind: Kind, key: &ObjectKey) -> bool {
-        let name = &key.name;
         match kind {
             Kind::Pod => {
                 let known = self.store.pods.get(key).is_some();
                 self.remove_pod(key);
                 known
             }
-            Kind::Node => self.store.nodes.delete(name),
-            Kind::Namespace => self.store.namespaces.delete(name),
-            Kind::PersistentVolume => self.store.volumes.delete(name),
-            Kind::PersistentVolumeClaim => self.store.claims.delete(key),
-            Kind::StorageClass => self.store.storage_classes.delete(name),
-            Kind::CsiNode => self.store.csi_nodes.delete(name),
-            Kind::CsiDriver => self.store.csi_drivers.delete(name),
-            Kind::ResourceClaim => self.store.resource_claims.delete(key),
             Kind::ResourceClaimTemplate => self.claim_templates.delete(key),
-            Kind::ResourceSlice => self.store.resource_slices.delete(name),
-            Kind::DeviceClass => self.store.device_classes.delete(name),
-            Kind::DeviceTaintRule => self.store.device_taint_rules.delete(name),
-            Kind::CompositePodGroup => self.store.composites.delete(key),
-            Kind::PriorityClass => self.store.priority_classes.delete(name),
-            Kind::PodDisruptionBudget => self.store.budgets.delete(key),
             Kind::Job => self.controllers.delete(ControllerKind::Job, key, &mut self.store),
             Kind::ReplicaSet => {
                 self.controllers.delete(ControllerKind::ReplicaSet, key, &mut self.store)
@@ -217,14 +176,7 @@ impl World {
                 self.controllers.delete(ControllerKind::StatefulSet, key, &mut self.store)
             }
             Kind::JobSet => self.controllers.delete_job_set(key, &mut self.store),
-            Kind::PodGroup => {
-                let groups = &mut self.store.groups;
-                ApiVersion::ALL.map(|v| groups.delete(&(key.clone(), v))).contains(&true)
-            }
-            Kind::Queue => {
-                let queues = &mut self.store.queues;
-                ApiVersion::ALL.map(|v| queues.delete(&(name.clone(), v))).contains(&true)
-            }
+            kind => kind.delete(key, &mut self.store),
         }
     }
 

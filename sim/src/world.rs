@@ -9,16 +9,14 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::{SignedDuration, Timestamp};
 use kube_batch_cache::{
     assumed::{Assumed, InFlight},
+    dump::Dump,
     durations::Durations,
     live::LiveSnapshot,
     snapshot::{Snapshot, SnapshotOptions, take_snapshot},
     store::Store,
 };
 use kube_batch_framework::report::Cycle;
-use kube_batch_manifest::{
-    dump::Dump,
-    object::{Kind, Served},
-};
+use kube_batch_manifest::object::{Kind, Served};
 use kube_batch_model::{
     api_version::ServedApis,
     cluster::Cluster,

@@ -12,10 +12,16 @@
 pub mod contents;
 
 use k8s_openapi::{
-    api::{core::v1::Pod, policy::v1::PodDisruptionBudget},
+    api::{
+        core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+        policy::v1::PodDisruptionBudget,
+        resource::v1::{DeviceClass, ResourceClaim, ResourceSlice},
+        scheduling::{v1::PriorityClass, v1alpha3::CompositePodGroup},
+        storage::v1::StorageClass,
+    },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube_batch_api::crd::PodGroupSpec;
+use kube_batch_api::{crd::PodGroupSpec, dialect::RawObject, kind::ApplyObject as _};
 use kube_batch_cache::store::Store;
 use kube_batch_model::{api_version::ApiVersion, decision::Decision};
 use serde_json::{Value, json};
@@ -197,21 +203,23 @@ fn everyone(store: &mut Store, size: Size) {
                 "conditions": [{"type": "Ready", "status": "True"}],
             },
         });
-        store.apply_node(&read(node)).expect("the node is valid");
+        store.apply::<Node>(&read(node)).expect("the node is valid");
     }
     for (name, weight) in [("large", 3), ("small", 1), (NAMESPACE, 1)] {
-        let spec = serde_json::from_value(json!({"weight": weight})).expect("a queue");
+        let spec = json!({"weight": weight});
         let meta = meta(None, name);
-        store.apply_queue(ApiVersion::V1Alpha1, &meta, &spec, None).expect("the queue is valid");
+        store
+            .apply_queue(ApiVersion::V1Alpha1, &RawObject::new(&meta, &spec))
+            .expect("the queue is valid");
     }
     for (name, value) in [("high", 1_000), ("system-node-critical", 2_000_001_000)] {
         let class = json!({"metadata": {"name": name}, "value": value});
-        store.apply_priority_class(&read(class)).expect("the class is valid");
+        store.apply::<PriorityClass>(&read(class)).expect("the class is valid");
     }
     for namespace in ["team", NAMESPACE] {
         let labels = json!({"kubernetes.io/metadata.name": namespace});
         let namespace = json!({"metadata": {"name": namespace, "labels": labels}});
-        store.apply_namespace(&read(namespace)).expect("the namespace is valid");
+        store.apply::<Namespace>(&read(namespace)).expect("the namespace is valid");
     }
     let n_places = (size.nodes - size.nodes / 5) * 4;
     for job in 0..size.jobs {
@@ -235,7 +243,7 @@ fn everyone(store: &mut Store, size: Size) {
 /// Sixteen devices for each node.
 fn add_devices(store: &mut Store, size: Size, has_shares: bool) {
     let class = json!({"metadata": {"name": "gpu"}, "spec": {}});
-    store.apply_device_class(&read(class)).expect("the class is valid");
+    store.apply::<DeviceClass>(&read(class)).expect("the class is valid");
     for n in 0..size.nodes {
         let device = |at: usize| {
             json!({
@@ -249,7 +257,7 @@ fn add_devices(store: &mut Store, size: Size, has_shares: bool) {
             "driver": "gpu.example.com", "nodeName": node, "devices": devices,
             "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
         }});
-        store.apply_resource_slice(&read(slice)).expect("the slice is valid");
+        store.apply::<ResourceSlice>(&read(slice)).expect("the slice is valid");
     }
 }
 
@@ -262,7 +270,7 @@ fn add_slices(store: &mut Store, size: Size, n_slices: usize) {
             "driver": "nic.example.com", "nodeName": node, "devices": devices,
             "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
         }});
-        store.apply_resource_slice(&read(slice)).expect("the slice is valid");
+        store.apply::<ResourceSlice>(&read(slice)).expect("the slice is valid");
     }
 }
 
@@ -278,7 +286,7 @@ fn add_claims(
     for at in n * n_claims..(n + 1) * n_claims {
         let name = format!("claim-{at}");
         let claim = json!({"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec(at)});
-        store.apply_resource_claim(&read(claim)).expect("the claim is valid");
+        store.apply::<ResourceClaim>(&read(claim)).expect("the claim is valid");
         entries.push(json!({"name": format!("gpu-{at}"), "resourceClaimName": name}));
     }
     pod["spec"]["resourceClaims"] = entries.into();
@@ -293,7 +301,7 @@ fn add_composite(store: &mut Store, n_groups: usize) {
         },
         "spec": {"schedulingPolicy": {"gang": {"minGroupCount": n_groups}}},
     });
-    store.apply_composite(&read(composite)).expect("the composite PodGroup is valid");
+    store.apply::<CompositePodGroup>(&read(composite)).expect("the composite PodGroup is valid");
     store.set_served(ApiVersion::Kubernetes, true);
 }
 
@@ -305,7 +313,7 @@ fn add_part(store: &mut Store, n: usize) {
         },
     });
     let group = serde_json::from_value(group).expect("an object");
-    store.apply_group_object(ApiVersion::Kubernetes, &group).expect("the PodGroup is valid");
+    store.apply_group(ApiVersion::Kubernetes, &group).expect("the PodGroup is valid");
 }
 
 fn join_part(pod: &mut Value, group: &str) {
@@ -322,7 +330,7 @@ fn add_volumes(store: &mut Store) {
         "metadata": {"name": "disks"}, "provisioner": "kubernetes.io/no-provisioner",
         "volumeBindingMode": "WaitForFirstConsumer",
     });
-    store.apply_storage_class(&read(class)).expect("the class is valid");
+    store.apply::<StorageClass>(&read(class)).expect("the class is valid");
     for n in 0..N_VOLUMES {
         let volume = json!({
             "metadata": {"name": format!("volume-{n:03}"), "labels": {"number": n.to_string()}},
@@ -332,7 +340,7 @@ fn add_volumes(store: &mut Store) {
             },
             "status": {"phase": "Available"},
         });
-        store.apply_volume(&read(volume)).expect("the volume is valid");
+        store.apply::<PersistentVolume>(&read(volume)).expect("the volume is valid");
     }
 }
 
@@ -355,7 +363,7 @@ fn add_volume_claims(
             "name": name, "namespace": NAMESPACE, "uid": name, "annotations": annotations,
         });
         let claim = json!({"metadata": meta, "spec": spec});
-        store.apply_claim(&read(claim)).expect("the claim is valid");
+        store.apply::<PersistentVolumeClaim>(&read(claim)).expect("the claim is valid");
         volumes.push(json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
     }
     pod["spec"]["volumes"] = json!(volumes);
@@ -392,15 +400,17 @@ fn meta(namespace: Option<&str>, name: &str) -> ObjectMeta {
 
 fn apply_group(store: &mut Store, namespace: &str, name: &str, spec: &PodGroupSpec) {
     let meta = meta(Some(namespace), name);
-    store.apply_group(ApiVersion::V1Alpha2, &meta, spec, None).expect("the group is valid");
+    store
+        .apply_group(ApiVersion::V1Alpha2, &RawObject::new(&meta, spec))
+        .expect("the group is valid");
 }
 
 fn apply_pod(store: &mut Store, pod: Value) {
-    store.apply_pod(&read::<Pod>(pod)).expect("the pod is valid");
+    store.apply(&read::<Pod>(pod)).expect("the pod is valid");
 }
 
 fn apply_budget(store: &mut Store, budget: Value) {
-    store.apply_budget(&read::<PodDisruptionBudget>(budget)).expect("the budget is valid");
+    store.apply(&read::<PodDisruptionBudget>(budget)).expect("the budget is valid");
 }
 
 fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {

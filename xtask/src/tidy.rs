@@ -25,8 +25,8 @@ use crate::{chart, codegen, monitoring};
 const EDGES: [(&str, &[&str]); 18] = [
     ("kube-batch-yaml", &[]),
     ("kube-batch-model", &[]),
-    ("kube-batch-api", &["kube-batch-model"]),
-    ("kube-batch-cache", &["kube-batch-api", "kube-batch-model"]),
+    ("kube-batch-api", &["kube-batch-cache", "kube-batch-model"]),
+    ("kube-batch-cache", &["kube-batch-model"]),
     ("kube-batch-cel", &["kube-batch-model"]),
     ("kube-batch-devices", &["kube-batch-cel", "kube-batch-model"]),
     (
@@ -131,13 +131,15 @@ const EDGES: [(&str, &[&str]); 18] = [
 const PURE: [&str; 7] = ["model", "cel", "devices", "framework", "plugins", "actions", "scheduler"];
 
 /// Crates that know no type of Kubernetes, whatever they depend on.
-const WITHOUT_KUBERNETES: [&str; 6] = [
+const WITHOUT_KUBERNETES: [&str; 8] = [
     "kube-batch-model",
+    "kube-batch-cache",
     "kube-batch-cel",
     "kube-batch-devices",
     "kube-batch-framework",
     "kube-batch-plugins",
     "kube-batch-actions",
+    "kube-batch-scheduler",
 ];
 
 /// The types of Kubernetes, and what brings them in.

@@ -24,6 +24,16 @@ pub struct RawObject {
 }
 
 impl RawObject {
+    /// An object without status.
+    ///
+    /// # Panics
+    ///
+    /// If the spec is not JSON.
+    pub fn new(metadata: &ObjectMeta, spec: &impl Serialize) -> Self {
+        let spec = serde_json::to_value(spec).expect("a spec is JSON");
+        Self { metadata: metadata.clone(), spec, status: None }
+    }
+
     /// Its spec as a type; the default if it has none.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ use std::{
 use kube_batch_model::{
     api_version::ApiVersion,
     facts::{
+        Fact,
         device::claim::ResourceClaimFacts,
         group::GroupFacts,
         node::{NamespaceFacts, NodeFacts},
@@ -20,7 +21,7 @@ use kube_batch_model::{
 
 use crate::{
     assumed::{Assumed, Touched},
-    store::{Fact, Store, Table},
+    store::{Store, Table},
 };
 
 /// Facts before they changed; `None` if they are new.

@@ -12,6 +12,7 @@ use kube_batch_model::{
         counted, devices_of_class, physical_devices_of_class,
     },
     facts::{
+        Fact,
         device::{
             DeviceId,
             claim::{Allocation, ClaimEntry, ClaimSource, ResourceClaimFacts},
@@ -26,7 +27,7 @@ use kube_batch_model::{
 
 use crate::{
     assumed::{AfterRejection, Assumed, InFlight},
-    store::{Fact, Store, Table},
+    store::{Store, Table},
 };
 
 /// The devices of the cluster, and their classes.
@@ -280,7 +281,6 @@ fn claim(store: &Store, facts: &TaskFacts, namespace: &Name, entry: &ClaimEntry)
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use k8s_openapi::api::resource::v1::ResourceClaim;
     use kube_batch_model::decision::Decision;
     use serde_json::json;
 
@@ -298,13 +298,11 @@ mod tests {
             ("free", json!({})),
             ("other", json!({"allocation": results("gpu-0")})),
         ] {
-            let claim: ResourceClaim = serde_json::from_value(json!({
+            store.put_resource_claim(json!({
                 "metadata": {"name": name, "namespace": "ns", "uid": name},
                 "spec": {"devices": {"requests": [request]}},
                 "status": status,
-            }))
-            .expect("a claim");
-            store.apply_resource_claim(&claim).expect("facts");
+            }));
         }
         let allocated = |name: &str, device: &str| {
             let other = store.resource_claims.get(&ObjectKey::new("ns", "other"));

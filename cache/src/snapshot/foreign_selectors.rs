@@ -125,7 +125,7 @@ mod tests {
             },
             "status": {"phase": if node.is_some() { "Running" } else { "Pending" }},
         });
-        store.apply_pod(&serde_json::from_value(pod).expect("a pod")).expect("facts");
+        store.put_pod(pod);
     }
 
     /// The pods whose terms are not read, and the number of selectors of the snapshot.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::topology::TopologyFacts;
+use super::{Fact, size::Bounds, topology::TopologyFacts};
 use crate::name::{Name, ObjectKey};
 
 /// The fields of a composite PodGroup that the scheduler uses.
@@ -32,4 +32,8 @@ pub struct CompositeFacts {
     /// The composite PodGroup that it is a part of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Name>,
+}
+
+impl Fact for CompositeFacts {
+    const BOUNDS: Bounds = Bounds::USERS;
 }

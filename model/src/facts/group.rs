@@ -5,7 +5,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{device::claim::ClaimEntry, metadata::Metadata, topology::TopologyFacts};
+use super::{
+    Fact, device::claim::ClaimEntry, metadata::Metadata, size::Bounds, topology::TopologyFacts,
+};
 use crate::{
     api_version::ApiVersion,
     name::{Name, ObjectKey},
@@ -72,6 +74,20 @@ pub struct GroupFacts {
     pub resource_version: Option<Name>,
     /// The status as stored.
     pub status: PodGroupStatus,
+}
+
+impl Fact for GroupFacts {
+    const BOUNDS: Bounds = Bounds::USERS;
+
+    fn concerns_only_its_job(&self) -> bool {
+        true
+    }
+
+    fn decides_like(&self, other: &Self) -> bool {
+        let Self { status, resource_version, .. } = self;
+        let (status, resource_version) = (status.clone(), resource_version.clone());
+        *self == Self { status, resource_version, ..other.clone() }
+    }
 }
 
 impl GroupFacts {

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::Fact;
 use crate::{name::Name, resource::ResourceList, selector::Labels};
 
 /// The fields of a node that the scheduler uses.
@@ -25,6 +26,8 @@ pub struct NodeFacts {
     /// Images present: every name of each, and its size in bytes.
     pub images: Vec<(Name, i64)>,
 }
+
+impl Fact for NodeFacts {}
 
 /// A taint.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -71,3 +74,5 @@ pub struct NamespaceFacts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<Name>,
 }
+
+impl Fact for NamespaceFacts {}

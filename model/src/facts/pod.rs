@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Controller,
+    Controller, Fact,
     class::PodTemplate,
     device::claim::ClaimEntry,
     gang_annotations::GangAnnotations,
@@ -14,6 +14,7 @@ use super::{
     metadata::MetadataPrefixes,
     pod_hints::PodHints,
     run_time::RunTime,
+    size::Bounds,
 };
 use crate::{
     api_version::{Join, ServedApis},
@@ -119,6 +120,30 @@ pub struct TaskFacts {
     /// What placement rules can see of the pod. Not serialized, as the labels.
     #[serde(skip)]
     pub template: Interned<PodTemplate>,
+}
+
+impl Fact for TaskFacts {
+    // Of a pod that is above them, `read::pod` keeps less.
+    const BOUNDS: Bounds = Bounds::USERS;
+
+    fn decides_like(&self, other: &Self) -> bool {
+        let Self { nominated_node, nominated_by_other, unscheduled, .. } = self;
+        let other = Self {
+            nominated_node: nominated_node.clone(),
+            nominated_by_other: *nominated_by_other,
+            unscheduled: unscheduled.clone(),
+            ..other.clone()
+        };
+        *self == other
+    }
+
+    fn concerns_only_its_job(&self) -> bool {
+        self.node.is_none() && self.status == TaskStatus::Pending
+    }
+
+    fn keep(&mut self, earlier: &Self) {
+        self.keep_binding(earlier);
+    }
 }
 
 impl TaskFacts {

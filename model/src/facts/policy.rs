@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::Controller;
+use super::{Controller, Fact, size::Bounds};
 use crate::{
     name::{Name, ObjectKey},
     selector::LabelSelector,
@@ -28,6 +28,8 @@ pub struct PriorityClassFacts {
     pub never_preempts: bool,
 }
 
+impl Fact for PriorityClassFacts {}
+
 /// The fields of a PodDisruptionBudget that the scheduler uses. If it has a controller, it also defines
 /// a legacy gang.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +52,10 @@ pub struct BudgetFacts {
     /// `status.disruptedPods`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disrupted: Vec<Name>,
+}
+
+impl Fact for BudgetFacts {
+    const BOUNDS: Bounds = Bounds::USERS;
 }
 
 /// A minimum, as a number or as a part of the job's pods.

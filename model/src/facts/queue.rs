@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::Fact;
 use crate::{
     api_version::ApiVersion, name::Name, object_status::QueueStatus, resource::ResourceList,
 };
@@ -37,4 +38,12 @@ pub struct QueueFacts {
     pub resource_version: Option<Name>,
     /// The status as stored.
     pub status: QueueStatus,
+}
+
+impl Fact for QueueFacts {
+    fn decides_like(&self, other: &Self) -> bool {
+        let Self { status, resource_version, .. } = self;
+        let (status, resource_version) = (status.clone(), resource_version.clone());
+        *self == Self { status, resource_version, ..other.clone() }
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Controller, pod::Interner};
+use super::{Controller, Fact, pod::Interner, size::Bounds};
 use crate::{
     name::{Name, ObjectKey},
     selector::{LabelSelector, Labels, NodeTerm},
@@ -34,6 +34,8 @@ pub struct VolumeFacts {
     /// The CSI driver and the driver's handle.
     pub csi: Option<(Name, Name)>,
 }
+
+impl Fact for VolumeFacts {}
 
 /// The fields of a PersistentVolumeClaim that the scheduler uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +68,10 @@ pub struct ClaimFacts {
     pub selected_node: Option<Name>,
 }
 
+impl Fact for ClaimFacts {
+    const BOUNDS: Bounds = Bounds::USERS;
+}
+
 /// The fields of a StorageClass that the scheduler uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StorageClassFacts {
@@ -78,6 +84,8 @@ pub struct StorageClassFacts {
     /// Where volumes can be made: alternatives, each a set of label requirements. Empty: anywhere.
     pub topologies: Vec<LabelSelector>,
 }
+
+impl Fact for StorageClassFacts {}
 
 /// The fields of a CSINode that the scheduler uses: which drivers the node has, and how many volumes
 /// of a driver it can attach.
@@ -96,6 +104,8 @@ pub struct CsiNodeFacts {
     pub topology_keys: BTreeMap<Name, Vec<Name>>,
 }
 
+impl Fact for CsiNodeFacts {}
+
 /// The fields of a CSIDriver that the scheduler uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CsiDriverFacts {
@@ -104,6 +114,8 @@ pub struct CsiDriverFacts {
     /// `preventPodSchedulingIfMissing`: pods with its volumes go only to nodes that have the driver.
     pub is_required: bool,
 }
+
+impl Fact for CsiDriverFacts {}
 
 impl ClaimFacts {
     /// Whether it has its volume.

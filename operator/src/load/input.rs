@@ -14,7 +14,7 @@ use kube_batch_model::{
 use kube_batch_sim::world::World;
 use kube_batch_yaml::suggest;
 
-use crate::{cluster::consequence, table::plural};
+use crate::table::plural;
 
 /// The scheduler of pods that name none.
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
@@ -220,7 +220,7 @@ fn missing_kinds(world: &World) -> Vec<String> {
         ),
     ] {
         if is_missing {
-            let (resource, consequence) = (kind.plural(), consequence(kind));
+            let (resource, consequence) = (kind.plural(), kind.if_missing());
             messages.push(format!("the input has no {resource}, but {referrer}: {consequence}"));
         }
     }
@@ -241,7 +241,7 @@ fn missing_priority_classes(store: &Store) -> Vec<String> {
         let objects = if count == 1 { "1 object names" } else { &format!("{count} objects name") };
         format!(
             "the input has no PriorityClass \"{name}\", but {objects} it: {}",
-            consequence(Kind::PriorityClass)
+            Kind::PriorityClass.if_missing()
         )
     };
     missing.into_iter().map(message).collect()

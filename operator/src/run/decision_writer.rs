@@ -123,6 +123,8 @@ fn is_for(write: &DecisionWrite, decision: &Decision) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use kube_batch_api::kind::ApplyObject as _;
     use kube_batch_model::{decision::PodRef, name::ObjectKey};
 
     use kube_batch_cache::store::Store;
@@ -152,8 +154,8 @@ mod tests {
                 "spec": {"schedulerName": "kube-batch", "containers": [{"name": "c"}]},
                 "status": {"phase": "Pending", "nominatedNodeName": node},
             });
-            let pod = serde_json::from_value(pod).expect("a pod");
-            cache.lock().store.apply_pod(&pod).expect("facts");
+            let pod: Pod = serde_json::from_value(pod).expect("a pod");
+            cache.lock().store.apply(&pod).expect("facts");
         };
         let nominate = [Decision::Nominate { pod: pod("b"), node: "n".into(), devices: [].into() }];
         for (shown, n_in_flight) in [("n", 0), ("other", 1), ("n", 0)] {

@@ -30,7 +30,7 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use jiff::Timestamp;
-use kube_batch_manifest::dump;
+use kube_batch_cache::dump;
 use tokio::{
     net::TcpListener,
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},

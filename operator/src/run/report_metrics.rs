@@ -195,7 +195,8 @@ fn number(amount: &str) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use kube_batch_api::crd::v1alpha2;
+    use k8s_openapi::api::core::v1::{Node, Pod};
+    use kube_batch_api::{crd::v1alpha2, dialect::RawObject, kind::ApplyObject as _};
     use kube_batch_cache::{
         assumed::Assumed,
         snapshot::{SnapshotOptions, take_snapshot},
@@ -237,14 +238,15 @@ tiers:
                 "metadata": {"name": "n"},
                 "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
             });
-            store.apply_node(&serde_json::from_value(node).expect("a node")).expect("facts");
+            store.apply::<Node>(&serde_json::from_value(node).expect("a node")).expect("facts");
             Self { store, conf, metrics, report }
         }
 
         fn queue(&mut self, name: &str, spec: Value) {
             let queue = json!({"metadata": {"name": name, "uid": name}, "spec": spec});
             let queue: v1alpha2::Queue = serde_json::from_value(queue).expect("a queue");
-            let applied = self.store.apply_queue(V1Alpha2, &queue.metadata, &queue.spec, None);
+            let applied =
+                self.store.apply_queue(V1Alpha2, &RawObject::new(&queue.metadata, &queue.spec));
             applied.expect("facts of a queue");
         }
 
@@ -254,7 +256,8 @@ tiers:
                 "spec": {"minMember": min_member, "queue": name},
             });
             let group: v1alpha2::PodGroup = serde_json::from_value(group).expect("a group");
-            let applied = self.store.apply_group(V1Alpha2, &group.metadata, &group.spec, None);
+            let applied =
+                self.store.apply_group(V1Alpha2, &RawObject::new(&group.metadata, &group.spec));
             applied.expect("facts of a group");
         }
 
@@ -271,7 +274,7 @@ tiers:
                 },
                 "status": {"phase": if node.is_some() { "Running" } else { "Pending" }},
             });
-            self.store.apply_pod(&serde_json::from_value(pod).expect("a pod")).expect("facts");
+            self.store.apply::<Pod>(&serde_json::from_value(pod).expect("a pod")).expect("facts");
         }
 
         /// Runs a cycle that ends this many seconds after the pods were created, and returns the

@@ -14,6 +14,7 @@ use k8s_openapi::api::{
     core::v1::{PersistentVolumeClaim, Pod},
     resource::v1::ResourceClaim,
 };
+use kube_batch_api::kind::{ApplyObject as _, WatchedKind as _, name_of};
 use kube_batch_cache::{
     assumed::{Assumed, DecisionId},
     history::History,
@@ -369,11 +370,15 @@ impl CacheState {
     ///
     /// A binding that the watch confirms as decided is no reason for a cycle: without this a burst
     /// of a thousand bindings would start cycles that find nothing new.
-    pub(crate) fn apply_pod(&mut self, key: &ObjectKey, pod: &Pod) -> Result<Change, FactError> {
-        let before = self.store.pods.get(key).map(Arc::clone);
-        let Self { store, assumed, .. } = self;
+    pub(crate) fn apply_pod(&mut self, pod: &Pod) -> Result<Change, FactError> {
+        let mut facts = pod.facts(self.store.interner_mut())?;
         // The annotation of a pod may have been changed before the watch has shown its binding.
-        let mut change = store.apply_pod_decided(pod, |facts| assumed.bound_queue(facts))?;
+        if let Some(queue) = self.assumed.bound_queue(&facts) {
+            facts.bound_queue = Some(queue);
+        }
+        let key = &facts.key.clone();
+        let before = self.store.pods.get(key).map(Arc::clone);
+        let mut change = self.store.put(facts);
         if let (Change::Facts, Some(before), Some(after)) =
             (change, before, self.store.pods.get(key))
             && self.assumed.foresaw(&before, after)
@@ -401,10 +406,8 @@ impl CacheState {
         &mut self,
         claim: &PersistentVolumeClaim,
     ) -> Result<Change, FactError> {
-        let change = self.store.apply_claim(claim)?;
-        let meta = &claim.metadata;
-        let text = |text: &Option<String>| text.as_deref().map(Name::from).unwrap_or_default();
-        let key = ObjectKey { namespace: text(&meta.namespace), name: text(&meta.name) };
+        let change = self.store.apply(claim)?;
+        let key = name_of(&claim.metadata);
         if self.store.claims.get(&key).is_some_and(|facts| facts.is_bound()) {
             let pods = self.awaited.take(&key);
             self.wake(pods);
@@ -446,11 +449,11 @@ impl CacheState {
     /// What decisions in flight have written is no reason for a cycle, as with pods.
     pub(crate) fn apply_resource_claim(
         &mut self,
-        key: &ObjectKey,
         claim: &ResourceClaim,
     ) -> Result<Change, FactError> {
+        let key = &name_of(&claim.metadata);
         let before = self.store.resource_claims.get(key).map(Arc::clone);
-        let change = self.store.apply_resource_claim(claim)?;
+        let change = self.store.apply(claim)?;
         let after = self.store.resource_claims.get(key).map(Arc::clone);
         let (Change::Facts | Change::Written, Some(after)) = (change, after) else {
             return Ok(change);
@@ -511,6 +514,7 @@ impl CacheState {
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    use k8s_openapi::api::core::v1::Node;
     use kube_batch_cache::{assumed::InFlight, snapshot::SnapshotOptions};
     use serde_json::json;
 
@@ -527,7 +531,7 @@ mod tests {
                 "metadata": {"name": format!("node-{n}")},
                 "status": {"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110"}},
             });
-            store.apply_node(&serde_json::from_value(node).expect("a node")).expect("facts");
+            store.apply::<Node>(&serde_json::from_value(node).expect("a node")).expect("facts");
         }
         let pod = json!({
             "metadata": {"name": "pod", "namespace": "ns", "uid": "pod"},
@@ -537,7 +541,7 @@ mod tests {
             },
             "status": {"phase": "Running"},
         });
-        store.apply_pod(&serde_json::from_value(pod).expect("a pod")).expect("facts");
+        store.apply::<Pod>(&serde_json::from_value(pod).expect("a pod")).expect("facts");
         let key = ObjectKey::new("ns", "pod");
         let pod = store.pods.get(&key).map(Arc::clone).expect("the pod");
         store.pods.delete(&key);
@@ -571,7 +575,7 @@ mod tests {
         let mut store = Store::default();
         for n in 0..2 * N_AT_ONCE {
             let node = json!({"metadata": {"name": format!("node-{n}")}});
-            store.apply_node(&serde_json::from_value(node).expect("a node")).expect("facts");
+            store.apply::<Node>(&serde_json::from_value(node).expect("a node")).expect("facts");
         }
         let cache = Arc::new(SchedulerCache::new(store, &[], Arc::new(Metrics::new())));
         tokio::task::spawn_local(Arc::clone(&cache).sweep_forever());

@@ -10,7 +10,7 @@ mod handler;
 mod kinds;
 
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use kube_batch_api::dialect;
+use kube_batch_api::{dialect, kind::WatchedKind as _};
 use kube_batch_model::api_version::ApiVersion;
 
 use self::kinds::{Visit, visit_all};
@@ -32,7 +32,7 @@ impl Selection {
             let spec = dialect::spec(*version);
             spec.groups == kind || spec.queues == Some(kind)
         };
-        (self.priority_class || kind != PriorityClass::KIND) && !self.without.iter().any(is_of)
+        (self.priority_class || kind != PriorityClass::RESOURCE) && !self.without.iter().any(is_of)
     }
 
     /// Names of the kinds.
@@ -60,7 +60,7 @@ struct Start<'a> {
 
 impl Visit for Start<'_> {
     fn visit<K: Watched>(&mut self) {
-        if self.selection.has(K::KIND) {
+        if self.selection.has(K::RESOURCE) {
             follow::spawn::<K>(self.source, self.handler, self.tasks);
         }
     }

@@ -578,7 +578,7 @@ fn every_place_lists_the_kinds_that_a_simulation_reads() {
         assert!(text.contains(&kinds), "{document} does not contain {kinds}");
     }
     let manual = fs::read_to_string(root().join("docs/simulate.md")).unwrap();
-    for kind in Kind::ALL {
+    for kind in Kind::ALL.iter().copied() {
         assert!(manual.contains(kind.name()), "docs/simulate.md does not mention {kind}");
     }
 }

@@ -7,6 +7,7 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
+use kube_batch_api::kind::ApplyObject as _;
 use kube_batch_cache::{
     assumed::Assumed,
     snapshot::{SnapshotOptions, take_snapshot},
@@ -61,30 +62,30 @@ impl World {
             let mut pod = pod.clone();
             pod.spec.get_or_insert_default();
             identify(&mut pod.metadata);
-            store.apply_pod(&pod).expect("the pod can be read");
+            store.apply(&pod).expect("the pod can be read");
         }
         for claim in &self.persistent_volume_claims {
             let mut claim = claim.clone();
             identify(&mut claim.metadata);
-            store.apply_claim(&claim).expect("the claim can be read");
+            store.apply(&claim).expect("the claim can be read");
         }
         for node in &self.nodes {
-            store.apply_node(node).expect("the node can be read");
+            store.apply(node).expect("the node can be read");
         }
         for namespace in &self.namespaces {
-            store.apply_namespace(namespace).expect("the namespace can be read");
+            store.apply(namespace).expect("the namespace can be read");
         }
         for class in &self.storage_classes {
-            store.apply_storage_class(class).expect("the class can be read");
+            store.apply(class).expect("the class can be read");
         }
         for volume in &self.persistent_volumes {
-            store.apply_volume(volume).expect("the volume can be read");
+            store.apply(volume).expect("the volume can be read");
         }
         for node in &self.csi_nodes {
-            store.apply_csi_node(node).expect("the CSINode can be read");
+            store.apply(node).expect("the CSINode can be read");
         }
         for driver in &self.csi_drivers {
-            store.apply_csi_driver(driver).expect("the CSIDriver can be read");
+            store.apply(driver).expect("the CSIDriver can be read");
         }
         take_snapshot(&store, &Assumed::default(), &SnapshotOptions::default()).cluster
     }

@@ -7,6 +7,7 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
 };
+use kube_batch_api::kind::ApplyObject as _;
 use kube_batch_cache::store::Store;
 use kube_batch_manifest::defaults::fill_spec;
 use kube_batch_model::{
@@ -192,7 +193,7 @@ impl Controller {
             claim.metadata.namespace = Some(key.namespace.to_string());
             claim.metadata.name = Some(name);
             // An invalid template was rejected with its StatefulSet.
-            let _ = store.apply_claim(&claim);
+            let _ = store.apply(&claim);
         }
     }
 }

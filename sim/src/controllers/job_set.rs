@@ -5,7 +5,7 @@ use k8s_openapi::{
     api::batch::v1::Job,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
-use kube_batch_manifest::jobset::JobSet;
+use kube_batch_api::jobset::JobSet;
 use kube_batch_model::{facts::FactError, name::ObjectKey};
 
 use super::{

@@ -17,6 +17,7 @@ use k8s_openapi::{
 use kube_batch_api::{
     crd::{PodGroupSpec, QueueSpec},
     dialect::RawObject,
+    kind::ApplyObject as _,
 };
 use kube_batch_cache::store::Store;
 use kube_batch_model::{api_version::ApiVersion, facts::topology::TOPOLOGY_PREFERRED};
@@ -74,7 +75,7 @@ impl Default for Build {
                 value: Some(value),
                 ..Default::default()
             };
-            build.store.apply_priority_class(&class).expect("the class is valid");
+            build.store.apply(&class).expect("the class is valid");
         }
         build
     }
@@ -138,7 +139,7 @@ impl Build {
                     ..Default::default()
                 }),
             };
-            self.store.apply_node(&node).expect("the node is valid");
+            self.store.apply(&node).expect("the node is valid");
         }
     }
 
@@ -146,7 +147,7 @@ impl Build {
         let spec = QueueSpec { weight, ..Default::default() };
         let meta = meta(name, None, BASE);
         self.store
-            .apply_queue(ApiVersion::V1Alpha1, &meta, &spec, None)
+            .apply_queue(ApiVersion::V1Alpha1, &RawObject::new(&meta, &spec))
             .expect("the queue is valid");
     }
 
@@ -174,7 +175,7 @@ impl Build {
                 "schedulingConstraints": {"topology": topology},
             });
             let group = RawObject { metadata: meta, spec, status: None };
-            let applied = self.store.apply_group_object(ApiVersion::Kubernetes, &group);
+            let applied = self.store.apply_group(ApiVersion::Kubernetes, &group);
             applied.expect("the group is valid");
             return;
         }
@@ -186,7 +187,7 @@ impl Build {
             priority_class_name: class.to_owned(),
         };
         self.store
-            .apply_group(ApiVersion::V1Alpha1, &meta, &spec, None)
+            .apply_group(ApiVersion::V1Alpha1, &RawObject::new(&meta, &spec))
             .expect("the group is valid");
     }
 
@@ -240,7 +241,7 @@ impl Build {
         if let Some(claim) = kind.claim {
             add_claim(&mut self.store, &mut pod, claim);
         }
-        self.store.apply_pod(&pod).expect("the pod is valid");
+        self.store.apply(&pod).expect("the pod is valid");
     }
 
     pub(super) fn pending(
@@ -339,7 +340,7 @@ impl Build {
                 ..Default::default()
             }),
         };
-        self.store.apply_budget(&budget).expect("the budget is valid");
+        self.store.apply(&budget).expect("the budget is valid");
     }
 
     pub(super) fn running_pods(

@@ -4,6 +4,7 @@ use k8s_openapi::api::{
     core::v1::{Pod, PodResourceClaim},
     resource::v1::{DeviceClass, ResourceClaim, ResourceSlice},
 };
+use kube_batch_api::kind::ApplyObject as _;
 use kube_batch_cache::store::Store;
 use serde_json::{Value, json};
 
@@ -43,7 +44,7 @@ pub(super) fn add_class(store: &mut Store) {
         "metadata": {"name": "gpu"},
         "spec": {"selectors": [{"cel": {"expression": format!("device.driver == \"{DRIVER}\"")}}]},
     }));
-    store.apply_device_class(&class).expect("the class is valid");
+    store.apply(&class).expect("the class is valid");
 }
 
 /// Adds slices with 8 devices for each node: in two NVLink domains, of the same model.
@@ -95,7 +96,7 @@ fn add_slice(store: &mut Store, node: usize, part: &str, n_slices: usize, mut sp
     spec["pool"] = json!({"name": node, "generation": 1, "resourceSliceCount": n_slices});
     let slice: ResourceSlice =
         parsed(json!({"metadata": {"name": format!("{node}-{part}")}, "spec": spec}));
-    store.apply_resource_slice(&slice).expect("the slice is valid");
+    store.apply(&slice).expect("the slice is valid");
 }
 
 impl ClaimKind {
@@ -163,5 +164,5 @@ pub(super) fn add_claim(store: &mut Store, pod: &mut Pod, kind: ClaimKind) {
         });
     }
     let claim: ResourceClaim = parsed(object);
-    store.apply_resource_claim(&claim).expect("the claim is valid");
+    store.apply(&claim).expect("the claim is valid");
 }

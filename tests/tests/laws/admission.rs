@@ -10,7 +10,11 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use kube_batch_api::dialect::RawObject;
+use k8s_openapi::api::{
+    core::v1::{self, Node},
+    scheduling::v1::PriorityClass,
+};
+use kube_batch_api::{dialect::RawObject, kind::ApplyObject as _};
 use kube_batch_cache::snapshot::SnapshotOptions;
 use kube_batch_framework::{memory::Memory, report::next_group_status};
 use kube_batch_model::{
@@ -108,17 +112,17 @@ impl World {
         world
             .leader
             .store
-            .apply_node(&serde_json::from_value(node).expect("a node"))
+            .apply::<Node>(&serde_json::from_value(node).expect("a node"))
             .expect("facts");
         for (name, limit) in QUEUES {
             let spec = json!({"weight": 1, "capability": {"cpu": limit.to_string()}});
             let queue = json!({"metadata": {"name": name}, "spec": spec});
             let queue: RawObject = serde_json::from_value(queue).expect("an object");
-            world.leader.store.apply_queue_object(VERSION, &queue).expect("facts");
+            world.leader.store.apply_queue(VERSION, &queue).expect("facts");
         }
         let class = json!({"metadata": {"name": "high"}, "value": 10});
-        let class = serde_json::from_value(class).expect("a class");
-        world.leader.store.apply_priority_class(&class).expect("facts");
+        let class: PriorityClass = serde_json::from_value(class).expect("a class");
+        world.leader.store.apply(&class).expect("facts");
         world
     }
 
@@ -173,7 +177,7 @@ impl World {
 
     fn apply_group(&mut self, object: &Value) {
         let object: RawObject = serde_json::from_value(object.clone()).expect("an object");
-        self.leader.store.apply_group_object(VERSION, &object).expect("facts");
+        self.leader.store.apply_group(VERSION, &object).expect("facts");
     }
 
     fn delete_group(&mut self, name: &str) {
@@ -208,8 +212,8 @@ impl World {
     }
 
     fn apply_pod(&mut self, name: &str) {
-        let pod = serde_json::from_value(self.pods[name].object.clone()).expect("a pod");
-        self.leader.store.apply_pod(&pod).expect("facts");
+        let pod: v1::Pod = serde_json::from_value(self.pods[name].object.clone()).expect("a pod");
+        self.leader.store.apply(&pod).expect("facts");
     }
 
     fn remove_pod(&mut self, name: &str) {

@@ -11,7 +11,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use kube_batch_api::dialect::RawObject;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube_batch_api::{
+    dialect::RawObject,
+    kind::{ApplyObject as _, WatchedKind as _},
+};
 use kube_batch_cache::snapshot::SnapshotOptions;
 use kube_batch_framework::memory::Memory;
 use kube_batch_model::{
@@ -298,11 +302,13 @@ impl World {
         match key {
             Key::Pod(name) => match self.pods.get(name) {
                 Some(pod) => {
-                    let pod = serde_json::from_value(pod.clone()).expect("a pod");
+                    let pod: Pod = serde_json::from_value(pod.clone()).expect("a pod");
                     let Leader { store, assumed, .. } = &mut self.leader;
-                    store
-                        .apply_pod_decided(&pod, |facts| assumed.bound_queue(facts))
-                        .expect("facts");
+                    let mut facts = pod.facts(store.interner_mut()).expect("facts");
+                    if let Some(queue) = assumed.bound_queue(&facts) {
+                        facts.bound_queue = Some(queue);
+                    }
+                    store.put(facts);
                 }
                 None => drop(self.leader.store.pods.delete(&ObjectKey::new("ns", name.as_str()))),
             },
@@ -322,7 +328,7 @@ impl World {
         match object {
             Some(object) => {
                 let object: RawObject = serde_json::from_value(object).expect("an object");
-                self.leader.store.apply_group_object(version, &object).expect("facts");
+                self.leader.store.apply_group(version, &object).expect("facts");
             }
             None => drop(self.leader.store.groups.delete(&(ObjectKey::new("ns", name), version))),
         }
@@ -342,7 +348,7 @@ impl World {
             "metadata": {"name": name}, "spec": {"weight": 1, "capability": capability},
         });
         let queue: RawObject = serde_json::from_value(queue).expect("an object");
-        self.leader.store.apply_queue_object(version, &queue).expect("facts");
+        self.leader.store.apply_queue(version, &queue).expect("facts");
     }
 
     /// Shows everything that exists to an empty store.
@@ -354,7 +360,7 @@ impl World {
         });
         self.leader
             .store
-            .apply_node(&serde_json::from_value(node).expect("a node"))
+            .apply::<Node>(&serde_json::from_value(node).expect("a node"))
             .expect("facts");
         let queues = QUEUES.iter().map(|(name, _)| Key::Queue(name));
         let groups = GROUPS.iter().flat_map(|name| [Key::Group(name), Key::NativeGroup(name)]);

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Pod;
+use kube_batch_api::kind::ApplyObject as _;
 use kube_batch_cache::store::Store;
 use kube_batch_framework::{candidates::Search, memory::Memory, report::Cycle};
 use kube_batch_model::{
@@ -470,8 +472,8 @@ fn an_evicted_gang_is_reported_until_it_runs_again() {
             },
             "status": {"phase": "Running"},
         });
-        let pod = serde_json::from_value(pod).expect("a pod");
-        simulation.world.store.apply_pod(&pod).expect("facts");
+        let pod: Pod = serde_json::from_value(pod).expect("a pod");
+        simulation.world.store.apply(&pod).expect("facts");
     }
     let (cycle, _) = cycle(&mut simulation);
     assert!(cycle.jobs.iter().all(|job| job.evicted.is_none()));

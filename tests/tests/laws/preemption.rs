@@ -15,7 +15,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube_batch_actions::{allocate, preempt};
-use kube_batch_api::crd::QueueSpec;
+use kube_batch_api::{crd::QueueSpec, dialect::RawObject, kind::ApplyObject as _};
 use kube_batch_cache::{
     assumed::Assumed,
     snapshot::{SnapshotOptions, take_snapshot},
@@ -77,18 +77,18 @@ impl Case {
         let queue = ObjectMeta { name: Some("default".to_owned()), ..ObjectMeta::default() };
         let spec = QueueSpec { weight: 1, ..QueueSpec::default() };
         store
-            .apply_queue(ApiVersion::V1Alpha2, &queue, &spec, None)
+            .apply_queue(ApiVersion::V1Alpha2, &RawObject::new(&queue, &spec))
             .expect("the queue can be read");
         for node in &self.nodes {
-            store.apply_node(node).expect("the node can be read");
+            store.apply(node).expect("the node can be read");
         }
         for budget in &self.pod_disruption_budgets {
             let mut budget = budget.clone();
             set_identity(&mut budget.metadata);
-            store.apply_budget(&budget).expect("the budget can be read");
+            store.apply(&budget).expect("the budget can be read");
         }
         for pod in self.existing_pods.iter().map(running).chain([self.pod.clone()]) {
-            store.apply_pod(&with_our_scheduler(pod)).expect("the pod can be read");
+            store.apply::<Pod>(&with_our_scheduler(pod)).expect("the pod can be read");
         }
         take_snapshot(&store, &Assumed::default(), &SnapshotOptions::default()).cluster
     }

@@ -1,9 +1,8 @@
 //! Properties that hold for random clusters.
 
 use jiff::Timestamp;
-use kube_batch_cache::{assumed::Assumed, snapshot::take_snapshot};
+use kube_batch_cache::{assumed::Assumed, dump, snapshot::take_snapshot};
 use kube_batch_framework::{candidates::Search, plugin::Capacity, session::Session};
-use kube_batch_manifest::dump;
 use kube_batch_model::{
     cluster::Cluster,
     column::{JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},

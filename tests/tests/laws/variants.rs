@@ -1,8 +1,9 @@
 //! Classes that differ only in which selectors match them share an index of nodes.
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube_batch_actions::{allocate, backfill, preempt, reclaim};
-use kube_batch_api::crd::PodGroupSpec;
+use kube_batch_api::{crd::PodGroupSpec, dialect::RawObject, kind::ApplyObject as _};
 use kube_batch_cache::{
     assumed::Assumed,
     snapshot::{SnapshotOptions, take_snapshot},
@@ -79,19 +80,19 @@ fn cluster(seed: u64) -> Store {
     let mut store = Store::default();
     let n_nodes = 3 + rng.below(7);
     for n in 0..n_nodes {
-        store.apply_node(&read(node(&mut rng, n))).expect("facts");
+        store.apply::<Node>(&read(node(&mut rng, n))).expect("facts");
     }
-    let queue = read(json!({"weight": 1}));
+    let queue = json!({"weight": 1});
     let meta = read(json!({"name": "default", "uid": "default"}));
-    store.apply_queue(ApiVersion::V1Alpha2, &meta, &queue, None).expect("facts");
+    store.apply_queue(ApiVersion::V1Alpha2, &RawObject::new(&meta, &queue)).expect("facts");
     for n in 0..6 {
         let meta = read(json!({"name": format!("g{n}"), "namespace": "ns", "uid": n.to_string()}));
         let min_member = 1 + rng.below(3) as i32;
         let spec = PodGroupSpec { min_member, ..PodGroupSpec::default() };
-        store.apply_group(ApiVersion::V1Alpha2, &meta, &spec, None).expect("facts");
+        store.apply_group(ApiVersion::V1Alpha2, &RawObject::new(&meta, &spec)).expect("facts");
     }
     for n in 0..10 + rng.below(20) {
-        store.apply_pod(&read(pod(&mut rng, n, n_nodes))).expect("facts");
+        store.apply::<Pod>(&read(pod(&mut rng, n, n_nodes))).expect("facts");
     }
     store
 }

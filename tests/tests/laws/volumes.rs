@@ -3,6 +3,11 @@
 //!
 //! `KUBE_BATCH_SEEDS=20000 cargo test -p kube-batch-tests --test laws volumes::` plays more clusters.
 
+use k8s_openapi::api::{
+    core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod},
+    storage::v1::StorageClass,
+};
+use kube_batch_api::{dialect::RawObject, kind::ApplyObject as _};
 use kube_batch_cache::{
     assumed::Assumed,
     snapshot::{SnapshotOptions, take_snapshot},
@@ -146,16 +151,16 @@ impl Cluster {
             serde_json::from_value(value).expect("an object")
         }
         let mut store = Store::default();
-        let queue = object(json!({"weight": 1}));
+        let queue = json!({"weight": 1});
         let meta = object(json!({"name": "default"}));
         let version = kube_batch_model::api_version::ApiVersion::V1Alpha2;
-        store.apply_queue(version, &meta, &queue, None).expect("a queue");
+        store.apply_queue(version, &RawObject::new(&meta, &queue)).expect("a queue");
         for zone in 0..N_ZONES {
             let node = json!({
                 "metadata": {"name": zone.to_string(), "labels": {(ZONE): zone.to_string()}},
                 "status": {"allocatable": {"cpu": "4", "pods": "10"}},
             });
-            store.apply_node(&object(node)).expect("a node");
+            store.apply::<Node>(&object(node)).expect("a node");
         }
         for class in 0..2 {
             let makes = self.provisions && class == 0;
@@ -164,7 +169,7 @@ impl Cluster {
                 "provisioner": if makes { "example.com/disks" } else { "kubernetes.io/no-provisioner" },
                 "volumeBindingMode": "WaitForFirstConsumer",
             });
-            store.apply_storage_class(&object(class)).expect("a class");
+            store.apply::<StorageClass>(&object(class)).expect("a class");
         }
         for volume in &self.volumes {
             let affinity = volume.zone.map(|zone| {
@@ -181,7 +186,7 @@ impl Cluster {
                 },
                 "status": {"phase": "Available"},
             });
-            store.apply_volume(&object(volume)).expect("a volume");
+            store.apply::<PersistentVolume>(&object(volume)).expect("a volume");
         }
         let mut volumes = Vec::new();
         for claim in &self.claims {
@@ -198,7 +203,7 @@ impl Cluster {
                     "resources": {"requests": {"storage": format!("{}Gi", claim.gib)}},
                 },
             });
-            store.apply_claim(&object(claim)).expect("a claim");
+            store.apply::<PersistentVolumeClaim>(&object(claim)).expect("a claim");
         }
         let pod = json!({
             "metadata": {"name": "p", "namespace": "ns", "uid": "p"},
@@ -207,7 +212,7 @@ impl Cluster {
                 "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
             },
         });
-        store.apply_pod(&object(pod)).expect("a pod");
+        store.apply::<Pod>(&object(pod)).expect("a pod");
         store
     }
 }

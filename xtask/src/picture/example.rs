@@ -1,11 +1,10 @@
 //! The example that is simulated.
 
 use anyhow::{Context, bail};
-use kube_batch_cache::snapshot::SnapshotOptions;
+use kube_batch_cache::{dump::Dump, snapshot::SnapshotOptions};
 use kube_batch_framework::candidates::Search;
 use kube_batch_manifest::{
     diagnostic::Diagnostic,
-    dump::Dump,
     object::Object,
     place::Place,
     reader::{Reader, Sink},

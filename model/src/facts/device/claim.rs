@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{DeviceId, OpaqueConfig, request::ClaimSpec, taint::DeviceToleration};
 use crate::{
+    facts::{Fact, size::Bounds},
     name::{Name, ObjectKey},
     quantity::Quantity,
     selector::NodeTerm,
@@ -49,6 +50,16 @@ pub struct ResourceClaimFacts {
     /// The conditions that are true of its devices, besides those of the other devices.
     #[serde(default, with = "by_device")]
     pub conditions: BTreeMap<DeviceId, Vec<Name>>,
+}
+
+impl Fact for ResourceClaimFacts {
+    const BOUNDS: Bounds = Bounds::WITH_PARAMETERS;
+
+    /// A claim that was made for a pod, as long as it has no devices. Jobs whose pods name claims that were not made
+    /// for them are tried in every cycle.
+    fn concerns_only_its_job(&self) -> bool {
+        self.allocation.is_none() && self.controller.is_some()
+    }
 }
 
 /// Who uses a claim.

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{OpaqueConfig, request::Selector};
-use crate::name::Name;
+use crate::{facts::Fact, name::Name};
 
 /// Prefix of the resource name that every class has.
 const IMPLICIT_RESOURCE_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
@@ -23,6 +23,8 @@ pub struct DeviceClassFacts {
     /// The extended resource whose requests its devices satisfy.
     pub extended_resource: Option<Name>,
 }
+
+impl Fact for DeviceClassFacts {}
 
 impl DeviceClassFacts {
     /// Whether requests for the resource can be met by devices of the class.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::taint::DeviceTaint;
-use crate::{name::Name, quantity::Quantity, selector::NodeTerm};
+use crate::{facts::Fact, name::Name, quantity::Quantity, selector::NodeTerm};
 
 /// The fields of a ResourceSlice that the scheduler uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +30,8 @@ pub struct SliceFacts {
     /// pool is incomplete.
     pub has_compatibility_groups: bool,
 }
+
+impl Fact for SliceFacts {}
 
 /// The nodes that can use the devices of a slice.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::DeviceId;
-use crate::name::Name;
+use crate::{facts::Fact, name::Name};
 
 /// A taint of a device.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -65,6 +65,8 @@ pub struct DeviceTaintRuleFacts {
     /// The taint.
     pub taint: DeviceTaint,
 }
+
+impl Fact for DeviceTaintRuleFacts {}
 
 /// The devices that a rule taints: those that have every name given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
+use kube_batch_api::kind::{WatchedKind as _, version_of};
 use kube_batch_cache::store::Change;
 use kube_batch_model::decision::PodRef;
 
@@ -59,8 +60,8 @@ impl Context {
     /// it. One that cannot be read is left to the watch, which counts it.
     pub(super) fn store<K: Watched>(&self, object: &K) {
         let mut state = self.cache.lock();
-        if state.history(K::KIND).answered(object.meta())
-            && let Ok(change) = object.apply(&mut state)
+        if state.history(K::RESOURCE).answered(version_of(object.meta()))
+            && let Ok(change) = object.store(&mut state)
         {
             self.cache.record_change(&mut state, change);
         }
@@ -76,7 +77,7 @@ impl Context {
     /// Removes a pod that the API server no longer has.
     pub(super) fn remove_pod(&self, pod: &PodRef) {
         let mut state = self.cache.lock();
-        state.history(Pod::KIND).gone(&pod.key, &pod.uid);
+        state.history(Pod::RESOURCE).gone(&pod.key, &pod.uid);
         let known = state.store.pods.get(&pod.key);
         if known.is_some_and(|facts| facts.uid == pod.uid) {
             state.store.pods.delete(&pod.key);

@@ -12,6 +12,8 @@ mod volumes;
 
 use http::Method;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube_batch_api::kind::ApplyObject as _;
 use kube_batch_cache::assumed::InFlight;
 use kube_batch_model::{
     decision::{ClaimChoice, Decision},
@@ -83,8 +85,8 @@ impl World {
     /// Server and cache both know this pod.
     fn stores(&self, path: &str, pod: &Value) {
         self.api.put(path, pod.clone());
-        let pod = serde_json::from_value(pod.clone()).expect("a pod");
-        self.cache.lock().store.apply_pod(&pod).expect("facts");
+        let pod: Pod = serde_json::from_value(pod.clone()).expect("a pod");
+        self.cache.lock().store.apply(&pod).expect("facts");
     }
 
     /// The watch shows the claim.

@@ -3,6 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use http::Method;
+use k8s_openapi::api::core::v1::Pod;
+use kube_batch_api::{dialect::RawObject, kind::ApplyObject as _};
 use kube_batch_framework::report::{Cycle, JobReport, Phase, QueueReport};
 use kube_batch_model::{
     api_version::ApiVersion,
@@ -65,12 +67,12 @@ impl World {
             serde_json::from_value(queue).expect("a queue");
         let store = &mut state.store;
         store
-            .apply_group(ApiVersion::V1Alpha2, &group.metadata, &group.spec, None)
+            .apply_group(ApiVersion::V1Alpha2, &RawObject::new(&group.metadata, &group.spec))
             .expect("facts of a group");
         store
-            .apply_queue(ApiVersion::V1Alpha2, &queue.metadata, &queue.spec, None)
+            .apply_queue(ApiVersion::V1Alpha2, &RawObject::new(&queue.metadata, &queue.spec))
             .expect("facts of a queue");
-        store.apply_pod(&serde_json::from_value(pod).expect("a pod")).expect("facts of a pod");
+        store.apply::<Pod>(&serde_json::from_value(pod).expect("a pod")).expect("facts of a pod");
     }
 
     /// What follows from a cycle, compared with what is known now.
@@ -178,8 +180,8 @@ impl World {
         pod["status"]["resourceClaimStatuses"] = json!(Vec::from_iter(status));
         self.api.put(POD, pod);
         let pod = self.api.object(POD).expect("the pod");
-        let pod = serde_json::from_value(pod).expect("a pod");
-        self.cache.lock().store.apply_pod(&pod).expect("facts of a pod");
+        let pod: Pod = serde_json::from_value(pod).expect("a pod");
+        self.cache.lock().store.apply(&pod).expect("facts of a pod");
     }
 
     /// A report of the queue as it is stored, with this many running groups.

@@ -20,6 +20,7 @@ use kube::{
     api::{ListParams, WatchParams},
     core::{WatchEvent, watch::Bookmark},
 };
+use kube_batch_api::kind::version_of;
 use kube_batch_cache::history::Version;
 use tokio::time::{Instant, timeout};
 use tracing::{debug, info, warn};
@@ -27,7 +28,7 @@ use tracing::{debug, info, warn};
 use super::{
     failure::{Failed, Failure, Phase},
     handler::Handler,
-    kinds::{Watched, is_core, is_of_other_api, is_optional},
+    kinds::{Key, Watched, is_core, is_of_other_api, is_optional},
 };
 use crate::run::{
     guard::Guarded, metrics::Kind, permission::missing_rule, supervisor::Supervisor, term::Terms,
@@ -105,7 +106,7 @@ struct Follower<K: Watched> {
 
 impl<K: Watched> Follower<K> {
     fn new(source: &Source, handler: Handler) -> Self {
-        let pauses = pauses(source.seed, K::KIND);
+        let pauses = pauses(source.seed, K::RESOURCE);
         Self {
             api: Api::all(source.client.clone()),
             handler,
@@ -123,7 +124,7 @@ impl<K: Watched> Follower<K> {
     }
 
     async fn run(mut self) {
-        let _stale = StaleOnDrop { handler: self.handler.clone(), kind: K::KIND };
+        let _stale = StaleOnDrop { handler: self.handler.clone(), kind: K::RESOURCE };
         loop {
             let term = self.terms.number();
             match self.step(term).await {
@@ -134,7 +135,7 @@ impl<K: Watched> Follower<K> {
                 Err(failed) => {
                     let (n_before, since) = self.failing.unwrap_or((0, Instant::now()));
                     self.failing = Some((n_before + 1, since));
-                    let kind = Kind { kind: K::KIND };
+                    let kind = Kind { kind: K::RESOURCE };
                     self.handler.metrics.watch_failures.get_or_create(&kind).inc();
                     let pause = self.react(failed, term);
                     // A new leader does not wait for what may be different by now.
@@ -213,10 +214,10 @@ impl<K: Watched> Follower<K> {
 
     fn begin_list(&self) {
         self.handler.heard::<K>();
-        self.handler.cache.set_unsynced(K::KIND);
+        self.handler.cache.set_unsynced(K::RESOURCE);
     }
 
-    fn end_list(&mut self, version: &str, listed: BTreeSet<K::Key>) -> Result<(), Failed> {
+    fn end_list(&mut self, version: &str, listed: BTreeSet<Key<K>>) -> Result<(), Failed> {
         let version = Version::parse(version).ok_or(Failed::NoVersion)?;
         let seen = self.handler.seen::<K>();
         if version < seen && self.n_old_lists < MAX_OLD_LISTS {
@@ -224,8 +225,8 @@ impl<K: Watched> Follower<K> {
             return Err(Failed::Old { version, seen });
         }
         if version < seen {
-            warn!(kind = K::KIND, %version, %seen, "the API server's versions went back");
-            self.handler.cache.lock().forget_history(K::KIND);
+            warn!(kind = K::RESOURCE, %version, %seen, "the API server's versions went back");
+            self.handler.cache.lock().forget_history(K::RESOURCE);
         }
         self.n_old_lists = 0;
         self.handler.end_of_list::<K>(version, listed);
@@ -234,9 +235,9 @@ impl<K: Watched> Follower<K> {
         self.is_listed = true;
         let was_absent = std::mem::take(&mut self.is_absent);
         if std::mem::take(&mut self.is_forbidden) {
-            info!(kind = K::KIND, "the API server permits to watch this kind now");
+            info!(kind = K::RESOURCE, "the API server permits to watch this kind now");
         } else if was_absent {
-            info!(kind = K::KIND, "the API server serves this kind now");
+            info!(kind = K::RESOURCE, "the API server serves this kind now");
         }
         Ok(())
     }
@@ -244,7 +245,7 @@ impl<K: Watched> Follower<K> {
     /// Records that the list is complete, and was begun in this term.
     fn confirm(&mut self, term: Option<u64>) {
         self.confirmed = term;
-        self.handler.cache.set_synced(K::KIND, term);
+        self.handler.cache.set_synced(K::RESOURCE, term);
     }
 
     /// Waits until the cache has what the API server had when this term began.
@@ -256,7 +257,7 @@ impl<K: Watched> Follower<K> {
         if self.handler.seen::<K>() >= newest {
             self.confirm(term);
         } else {
-            debug!(kind = K::KIND, %newest, "the watch has not reached this version, listing again");
+            debug!(kind = K::RESOURCE, %newest, "the watch has not reached this version, listing again");
             self.is_listed = false;
         }
         Ok(())
@@ -278,7 +279,7 @@ impl<K: Watched> Follower<K> {
 
     /// Fails if an object that a watch shows is of an older version than was seen.
     fn not_older(&self, meta: &ObjectMeta) -> Result<(), Failed> {
-        Version::of(meta).map_or(Ok(()), |version| self.not_old(version).map(drop))
+        version_of(meta).version.map_or(Ok(()), |version| self.not_old(version).map(drop))
     }
 
     /// Handles events until the watch ends or has reached a version.
@@ -326,7 +327,7 @@ impl<K: Watched> Follower<K> {
 
     /// Does what a failure calls for, and returns how long to wait before the next step.
     fn react(&mut self, failed: Failed, term: Option<u64>) -> Duration {
-        let kind = K::KIND;
+        let kind = K::RESOURCE;
         let cache = &self.handler.cache;
         match Failure::of(failed) {
             Failure::Absent if is_core::<K>() => {
@@ -405,10 +406,10 @@ impl<K: Watched> Follower<K> {
         self.is_listed = false;
         self.handler.set_served::<K>();
         if self.handler.set_readable::<K>(false) {
-            warn!(kind = K::KIND, "cannot read this kind; the pods of its PodGroups wait");
+            warn!(kind = K::RESOURCE, "cannot read this kind; the pods of its PodGroups wait");
         }
         // Not `heard`: the metric says since when it has been silent.
-        self.handler.cache.heard(K::KIND);
+        self.handler.cache.heard(K::RESOURCE);
         self.confirm(term);
     }
 

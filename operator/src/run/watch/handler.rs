@@ -4,12 +4,18 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
-use kube_batch_api::dialect;
-use kube_batch_cache::{history::Version, store::Change};
+use kube_batch_api::{
+    dialect,
+    kind::{name_of, version_of},
+};
+use kube_batch_cache::{
+    history::Version,
+    store::{Change, Stored as _},
+};
 use kube_batch_model::text::shortened;
 use tracing::warn;
 
-use super::kinds::{Watched, key};
+use super::kinds::{Key, Watched};
 use crate::run::{
     clock::Clock,
     guard::Guarded,
@@ -32,44 +38,44 @@ pub(crate) struct Handler {
 impl Handler {
     /// The version up to which everything of a kind is known.
     pub(super) fn seen<K: Watched>(&self) -> Version {
-        self.cache.lock().history(K::KIND).seen()
+        self.cache.lock().history(K::RESOURCE).seen()
     }
 
     /// Records that a watch is alive.
     pub(super) fn heard<K: Watched>(&self) {
-        self.cache.heard(K::KIND);
-        let labels = Kind { kind: K::KIND };
+        self.cache.heard(K::RESOURCE);
+        let labels = Kind { kind: K::RESOURCE };
         let now = self.clock.now().as_second();
         self.metrics.watch_last_message.get_or_create(&labels).set(now);
     }
 
     /// An object of a list that is being received; its key is added to `listed`.
-    pub(super) fn listed<K: Watched>(&self, object: &Guarded<K>, listed: &mut BTreeSet<K::Key>) {
+    pub(super) fn listed<K: Watched>(&self, object: &Guarded<K>, listed: &mut BTreeSet<Key<K>>) {
         self.count::<K>();
-        listed.insert(K::key(object.meta()));
-        if self.cache.lock().history(K::KIND).listed(object.meta()) {
+        listed.insert(K::key(&name_of(object.meta())));
+        if self.cache.lock().history(K::RESOURCE).listed(version_of(object.meta())) {
             self.apply(object);
         }
     }
 
     /// The end of a list: removes what is not in it.
-    pub(super) fn end_of_list<K: Watched>(&self, version: Version, mut listed: BTreeSet<K::Key>) {
+    pub(super) fn end_of_list<K: Watched>(&self, version: Version, mut listed: BTreeSet<Key<K>>) {
         {
             let mut state = self.cache.lock();
-            let history = state.history(K::KIND);
-            listed.extend(history.newer_than(version).map(|key| K::key(&meta_of(key))));
-            history.end_of_list(version, |key| listed.contains(&K::key(&meta_of(key))));
+            let history = state.history(K::RESOURCE);
+            listed.extend(history.newer_than(version).map(|name| K::key(name)));
+            history.end_of_list(version, |name| listed.contains(&K::key(name)));
         }
         self.remove_others::<K>(&listed);
     }
 
     /// Removes all objects of a kind except these.
-    pub(super) fn remove_others<K: Watched>(&self, listed: &BTreeSet<K::Key>) {
+    pub(super) fn remove_others<K: Watched>(&self, listed: &BTreeSet<Key<K>>) {
         let mut after = None;
         loop {
             let mut state = self.cache.lock();
-            let keep = |key: &K::Key| !K::has_key(key) || listed.contains(key);
-            let table = K::table(&mut state.store);
+            let keep = |key: &Key<K>| !K::has_key(key) || listed.contains(key);
+            let table = K::Facts::table(&mut state.store);
             let (has_removed, last) = table.retain_some(after.as_ref(), N_AT_ONCE, keep);
             if has_removed {
                 state.wake_all();
@@ -84,7 +90,9 @@ impl Handler {
 
     /// Records that the API server serves a kind.
     pub(super) fn set_served<K: Watched>(&self) {
-        if let Some(version) = K::API.filter(|version| dialect::spec(*version).groups == K::KIND) {
+        if let Some(version) =
+            K::API.filter(|version| dialect::spec(*version).groups == K::RESOURCE)
+        {
             let mut state = self.cache.lock();
             let change = state.store.set_served(version, true);
             self.cache.record_change(&mut state, change);
@@ -93,7 +101,7 @@ impl Handler {
 
     /// Records whether a kind can be read. Returns whether that has changed.
     pub(super) fn set_readable<K: Watched>(&self, is_readable: bool) -> bool {
-        let Some(version) = K::API.filter(|version| dialect::spec(*version).groups == K::KIND)
+        let Some(version) = K::API.filter(|version| dialect::spec(*version).groups == K::RESOURCE)
         else {
             return false;
         };
@@ -106,7 +114,7 @@ impl Handler {
     /// An object that was added or changed.
     pub(super) fn shown<K: Watched>(&self, object: &Guarded<K>) {
         self.count::<K>();
-        if self.cache.lock().history(K::KIND).shown(object.meta()) {
+        if self.cache.lock().history(K::RESOURCE).shown(version_of(object.meta())) {
             self.apply(object);
         }
     }
@@ -114,26 +122,28 @@ impl Handler {
     /// An object that was deleted.
     pub(super) fn deleted<K: Watched>(&self, meta: &ObjectMeta) {
         self.count::<K>();
+        let name = name_of(meta);
         let mut state = self.cache.lock();
-        if state.history(K::KIND).deleted(meta) && K::table(&mut state.store).delete(&K::key(meta))
+        if state.history(K::RESOURCE).deleted(version_of(meta))
+            && K::Facts::table(&mut state.store).delete(&K::key(&name))
         {
-            state.wake_for_deleted(&key(meta));
+            state.wake_for_deleted(&name);
             self.cache.record_change(&mut state, Change::Facts);
         }
     }
 
     /// Nothing else has changed up to this version.
     pub(super) fn reached<K: Watched>(&self, version: Version) {
-        self.cache.lock().history(K::KIND).reached(version);
+        self.cache.lock().history(K::RESOURCE).reached(version);
     }
 
     fn count<K: Watched>(&self) {
-        self.metrics.watch_events.get_or_create(&Kind { kind: K::KIND }).inc();
+        self.metrics.watch_events.get_or_create(&Kind { kind: K::RESOURCE }).inc();
     }
 
     fn apply<K: Watched>(&self, object: &Guarded<K>) {
         if let Err(problem) = self.store(object) {
-            self.metrics.malformed_objects.get_or_create(&Kind { kind: K::KIND }).inc();
+            self.metrics.malformed_objects.get_or_create(&Kind { kind: K::RESOURCE }).inc();
             warn!(problem, "skipped an object that cannot be read");
         }
     }
@@ -143,7 +153,7 @@ impl Handler {
         let problem = match &object.0 {
             Ok(object) => {
                 let mut state = self.cache.lock();
-                match object.apply(&mut state) {
+                match object.store(&mut state) {
                     Ok(change) => {
                         self.cache.record_change(&mut state, change);
                         return Ok(change);
@@ -153,18 +163,9 @@ impl Handler {
             }
             Err(broken) => {
                 let meta = &broken.metadata;
-                format!("{} {}: {}", K::kind(&()), key(meta), broken.error)
+                format!("{} {}: {}", K::kind(&()), name_of(meta), broken.error)
             }
         };
         Err(shortened(&problem).into_owned())
-    }
-}
-
-/// Metadata with this name.
-fn meta_of(key: &kube_batch_model::name::ObjectKey) -> ObjectMeta {
-    ObjectMeta {
-        namespace: Some(key.namespace.to_string()),
-        name: Some(key.name.to_string()),
-        ..ObjectMeta::default()
     }
 }

@@ -7,7 +7,10 @@ use std::{sync::Arc, time::Duration};
 
 use http::Method;
 use k8s_openapi::api::{core::v1::Node, resource::v1::ResourceClaim};
-use kube_batch_api::dialect::{GroupOf, QueueOf};
+use kube_batch_api::{
+    dialect::{GroupOf, QueueOf},
+    kind::WatchedKind as _,
+};
 use kube_batch_cache::store::Store;
 use kube_batch_model::api_version::ApiVersion;
 use prometheus_client::metrics::{counter::Counter, family::Family};
@@ -45,8 +48,11 @@ impl World {
     /// A server with nodes `a` and `b`, and a watch that has not begun.
     fn new() -> Self {
         let (api, metrics) = (FakeApi::default(), Arc::new(Metrics::new()));
-        let cache =
-            Arc::new(SchedulerCache::new(Store::default(), &[Node::KIND], Arc::clone(&metrics)));
+        let cache = Arc::new(SchedulerCache::new(
+            Store::default(),
+            &[Node::RESOURCE],
+            Arc::clone(&metrics),
+        ));
         let tasks = Supervisor::new(Arc::clone(&metrics));
         for name in ["a", "b"] {
             api.put(&format!("{NODES}/{name}"), node(name, "4"));
@@ -94,11 +100,11 @@ impl World {
     }
 
     fn list_error(&self) -> Option<String> {
-        self.cache.unsynced().remove(Node::KIND).flatten()
+        self.cache.unsynced().remove(Node::RESOURCE).flatten()
     }
 
     fn count(&self, family: &Family<Kind, Counter>) -> u64 {
-        family.get_or_create(&Kind { kind: Node::KIND }).get()
+        family.get_or_create(&Kind { kind: Node::RESOURCE }).get()
     }
 
     /// How each request asked: `stream` its list, `page` through it, or `resume` a watch.
@@ -152,7 +158,7 @@ async fn a_kind_that_is_not_served_is_an_empty_list_until_it_is() {
     world.api.put(&format!("{QUEUES}/q"), queue);
     let (source, handler) = (world.source(), world.handler());
     world.lead(1);
-    world.cache.set_synced(Node::KIND, Some(1));
+    world.cache.set_synced(Node::RESOURCE, Some(1));
     follow::spawn::<QueueOf<{ ApiVersion::V1Alpha2 as u8 }>>(&source, &handler, &mut world.tasks);
     let n_queues = || world.cache.lock().store.queues.len();
     world.wait(0).await;
@@ -201,7 +207,7 @@ async fn a_list_that_is_older_than_what_was_shown_is_not_believed() {
     let world = World::watching().await;
     world.api.put(&format!("{NODES}/c"), node("c", "4"));
     world.wait(0).await;
-    let seen = world.cache.lock().history(Node::KIND).seen();
+    let seen = world.cache.lock().history(Node::RESOURCE).seen();
     world.api.go_back_to(1);
     world.api.fail(Method::GET, NODES, [Fault::Status(410)]);
     world.api.end_watches(NODES);
@@ -210,7 +216,7 @@ async fn a_list_that_is_older_than_what_was_shown_is_not_believed() {
     assert!(world.list_error().expect("an error").contains("an old state"));
     world.wait(120).await;
     assert!(world.cache.is_synced(), "a restore from a backup, if it lasts");
-    assert!(world.cache.lock().history(Node::KIND).seen() < seen);
+    assert!(world.cache.lock().history(Node::RESOURCE).seen() < seen);
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -398,7 +404,7 @@ async fn an_optional_kind_without_permission_stops_no_cycle() {
     let metrics = Arc::clone(&world.metrics);
     let cache = Arc::new(SchedulerCache::new(
         Store::default(),
-        &[ResourceClaim::KIND],
+        &[ResourceClaim::RESOURCE],
         Arc::clone(&metrics),
     ));
     world.api.serve(CLAIMS);
@@ -434,7 +440,7 @@ impl OtherApi {
         type Group = GroupOf<VERSION>;
         let world = World::new();
         let metrics = Arc::clone(&world.metrics);
-        let kinds = [<Group as Watched>::KIND];
+        let kinds = [Group::RESOURCE];
         let cache = Arc::new(SchedulerCache::new(Store::default(), &kinds, Arc::clone(&metrics)));
         if is_served {
             world.api.serve(OTHERS);
@@ -513,7 +519,7 @@ async fn nothing_is_decided_on_facts_that_are_too_old() {
         assert!(world.cache.is_synced(), "{fault:?}: an outage of two minutes stops nothing");
         world.wait(15).await;
         assert!(!world.cache.is_synced(), "{fault:?}");
-        assert!(world.cache.stale().contains_key(Node::KIND), "{fault:?}");
+        assert!(world.cache.stale().contains_key(Node::RESOURCE), "{fault:?}");
         let before = world.cache.lock().version;
         world.api.recover();
         world.wait(60).await;

@@ -1,6 +1,7 @@
 //! Bindings: what follows each answer, and how long a rejected binding waits.
 
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube_batch_api::kind::version_of;
 use tokio::time::Instant;
 
 use super::*;
@@ -225,7 +226,7 @@ async fn a_late_answer_does_not_restore_a_deleted_pod() {
     deleted.resource_version = Some("7".to_owned());
     {
         let mut state = world.cache.lock();
-        assert!(state.history("pods").deleted(&deleted));
+        assert!(state.history("pods").deleted(version_of(&deleted)));
         state.store.pods.delete(&pod_ref().key);
     }
     world.effects.context.store(&answer);

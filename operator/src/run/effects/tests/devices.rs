@@ -1,7 +1,7 @@
 //! Claims for devices of a binding, which are allocated and reserved before the pod is bound.
 
-use k8s_openapi::api::resource::v1::ResourceClaim;
-use kube_batch_api::read;
+use k8s_openapi::api::{core::v1::Node, resource::v1::ResourceClaim};
+use kube_batch_api::{kind::ApplyObject as _, read};
 use kube_batch_model::{
     decision::DeviceChoice,
     devices::{ExtendedClaim, Mapping},
@@ -110,9 +110,7 @@ impl World {
     fn shows(&self, path: &str) {
         let claim = self.api.object(path).expect("the claim");
         let claim: ResourceClaim = serde_json::from_value(claim).expect("a claim");
-        let text = |text: &Option<String>| text.clone().expect("a name");
-        let key = ObjectKey::new(text(&claim.metadata.namespace), text(&claim.metadata.name));
-        self.cache.lock().apply_resource_claim(&key, &claim).expect("facts");
+        self.cache.lock().apply_resource_claim(&claim).expect("facts");
     }
 
     /// The driver sets a condition of the device of claim `c`.
@@ -356,8 +354,8 @@ async fn a_binding_whose_claim_is_not_as_decided_is_given_up() {
     ] {
         let world = World::with_resource_claims(&[claim]);
         let node = json!({"metadata": {"name": "n"}});
-        let node = serde_json::from_value(node).expect("a node");
-        world.cache.lock().store.apply_node(&node).expect("facts");
+        let node: Node = serde_json::from_value(node).expect("a node");
+        world.cache.lock().store.apply(&node).expect("facts");
         let outcome = world.outcome(decision).await;
         assert_eq!(
             outcome,

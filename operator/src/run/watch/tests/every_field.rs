@@ -17,16 +17,17 @@ use k8s_openapi::api::{core::v1::Pod, scheduling::v1beta1::PodGroupSpec as Kuber
 use kube_batch_api::{
     crd::{PodGroupSpec, QueueSpec},
     dialect::{self, CoschedulingGroupSpec, VolcanoGroupSpec},
+    kind::WatchedKind as _,
 };
 use kube_batch_cache::{
+    dump,
     snapshot::{SnapshotOptions, take_snapshot},
-    store::{Change, Fact, Store},
+    store::{Change, Store},
 };
 use kube_batch_framework::candidates::Search;
-use kube_batch_manifest::dump;
 use kube_batch_model::{
     api_version::ApiVersion,
-    facts::size::Bounds,
+    facts::{Fact, size::Bounds},
     name::ObjectKey,
     object_status::{PodGroupStatus, QueueStatus},
     text::MAX_MESSAGE,
@@ -77,14 +78,14 @@ fn bases() -> Vec<Base> {
             remove(&mut object, "/metadata/deletionTimestamp");
             remove(&mut object, "/spec/minAvailable");
             if let Some(version) = K::API {
-                let is_group = dialect::spec(version).groups == K::KIND;
+                let is_group = dialect::spec(version).groups == K::RESOURCE;
                 let (spec, status) = parts(version, is_group, annotations);
                 (object["spec"], object["status"]) = (spec, status);
                 if !is_group {
                     object["spec"]["minRuntime"] = json!("1s");
                 }
             }
-            let (kind, bounds) = (K::KIND, <K::Fact as Fact>::BOUNDS);
+            let (kind, bounds) = (K::RESOURCE, <K::Facts as Fact>::BOUNDS);
             bases.push(Base { kind, object, bounds });
         }
     }
@@ -92,7 +93,7 @@ fn bases() -> Vec<Base> {
     let mut collect = Collect(keys_in_source(), Vec::new());
     visit_all(&mut collect);
     let Collect(_, mut bases) = collect;
-    let pod = bases.iter_mut().find(|base| base.kind == Pod::KIND).expect("pods are watched");
+    let pod = bases.iter_mut().find(|base| base.kind == Pod::RESOURCE).expect("pods are watched");
     pod.object["spec"]["schedulerName"] = json!("kube-batch");
     remove(&mut pod.object, "/spec/schedulingGates");
     let mut waiting = pod.clone();
@@ -185,7 +186,7 @@ impl World {
         impl Visit for Show<'_> {
             fn visit<K: Watched>(&mut self) {
                 let Self(world, kind, text, has_changed) = self;
-                if K::KIND == *kind {
+                if K::RESOURCE == *kind {
                     world.handler.set_served::<K>();
                     let object: Guarded<K> = serde_json::from_str(text).expect("metadata");
                     match world.handler.store(&object) {

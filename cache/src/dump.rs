@@ -15,33 +15,21 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kube_batch_cache::{
-    assumed::{Assumed, InFlight},
-    store::Store,
-};
 use kube_batch_model::{
     api_version::ApiVersion,
     decision::PodRef,
-    facts::{
-        class::PodTemplate,
-        composite::CompositeFacts,
-        device::{
-            claim::ResourceClaimFacts, class::DeviceClassFacts, slice::SliceFacts,
-            taint::DeviceTaintRuleFacts,
-        },
-        group::GroupFacts,
-        node::{NamespaceFacts, NodeFacts},
-        pod::TaskFacts,
-        policy::{BudgetFacts, PriorityClassFacts},
-        queue::QueueFacts,
-        storage::{ClaimFacts, CsiDriverFacts, CsiNodeFacts, StorageClassFacts, VolumeFacts},
-    },
+    facts::{class::PodTemplate, pod::TaskFacts},
     intern::{InternId, Interned},
     name::{Name, ObjectKey},
     selector::Labels,
     status::TaskStatus,
 };
 use serde::{Deserialize, Serialize};
+
+use crate::{
+    assumed::{Assumed, InFlight},
+    store::Store,
+};
 
 /// The format that is written; any other is rejected.
 const FORMAT: &str = "kube-batch store 1";
@@ -84,41 +72,57 @@ struct Header {
     unreadable: Vec<ApiVersion>,
 }
 
-/// A line after the first.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum Record {
-    Namespace(Arc<NamespaceFacts>),
-    Node(Arc<NodeFacts>),
-    CsiNode(Arc<CsiNodeFacts>),
-    CsiDriver(Arc<CsiDriverFacts>),
-    PriorityClass(Arc<PriorityClassFacts>),
-    PodDisruptionBudget(Arc<BudgetFacts>),
-    PersistentVolume(Arc<VolumeFacts>),
-    PersistentVolumeClaim(Arc<ClaimFacts>),
-    StorageClass(Arc<StorageClassFacts>),
-    ResourceClaim(Arc<ResourceClaimFacts>),
-    ResourceSlice(Arc<SliceFacts>),
-    DeviceClass(Arc<DeviceClassFacts>),
-    DeviceTaintRule(Arc<DeviceTaintRuleFacts>),
-    Queue(Arc<QueueFacts>),
-    PodGroup(Arc<GroupFacts>),
-    CompositePodGroup(Arc<CompositeFacts>),
-    Labels(Arc<Labels>),
-    Template(Arc<PodTemplate>),
-    Pod {
-        /// Positions in the labels and templates so far, from 0.
-        labels: usize,
-        template: usize,
-        facts: Arc<TaskFacts>,
-    },
-    InFlight {
-        uid: Name,
-        pod: ObjectKey,
-        since: Timestamp,
-        decision: InFlight,
-    },
+macro_rules! declare_records {
+    ($($(#[$doc:meta])* $table:ident: $record:ident($facts:ty), $key:ty = |$of:ident| $by:expr;)*) => {
+        /// A line after the first.
+        #[derive(Debug, Serialize, Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        enum Record {
+            $( $record(Arc<$facts>), )*
+            Labels(Arc<Labels>),
+            Template(Arc<PodTemplate>),
+            Pod {
+                /// Positions in the labels and templates so far, from 0.
+                labels: usize,
+                template: usize,
+                facts: Arc<TaskFacts>,
+            },
+            InFlight {
+                uid: Name,
+                pod: ObjectKey,
+                since: Timestamp,
+                decision: InFlight,
+            },
+        }
+
+        /// Writes a line for each object but pods.
+        fn write_tables(store: &Store, out: &mut dyn Write) -> io::Result<()> {
+            $( for facts in store.$table.values() {
+                line(out, &Record::$record(Arc::clone(facts)))?;
+            } )*
+            Ok(())
+        }
+
+        impl Loader {
+            fn take(&mut self, record: Record) -> Result<(), String> {
+                match record {
+                    $( Record::$record(facts) => self.store.put_shared(facts), )*
+                    Record::Labels(labels) => self.labels.push(labels),
+                    Record::Template(template) => self.templates.push(template),
+                    Record::InFlight { uid, pod, since, decision } => {
+                        self.assumed.insert(PodRef { uid, key: pod }, decision, since);
+                    }
+                    Record::Pod { labels, template, facts } => {
+                        self.pod(labels, template, Arc::unwrap_or_clone(facts))?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    };
 }
+
+each_table!(without pods: declare_records);
 
 /// Writes a store and the decisions in flight.
 ///
@@ -135,31 +139,7 @@ pub fn write(
     let unreadable = ApiVersion::ALL.into_iter().filter(|api| store.unreadable().has(*api));
     let (served, unreadable) = (served.collect(), unreadable.collect());
     line(out, &Header { format: FORMAT.to_owned(), taken, served, unreadable })?;
-    macro_rules! table {
-        ($($table:ident as $record:ident),* $(,)?) => {
-            $( for facts in store.$table.values() {
-                line(out, &Record::$record(Arc::clone(facts)))?;
-            } )*
-        };
-    }
-    table!(
-        namespaces as Namespace,
-        nodes as Node,
-        csi_nodes as CsiNode,
-        csi_drivers as CsiDriver,
-        priority_classes as PriorityClass,
-        budgets as PodDisruptionBudget,
-        volumes as PersistentVolume,
-        claims as PersistentVolumeClaim,
-        storage_classes as StorageClass,
-        resource_claims as ResourceClaim,
-        resource_slices as ResourceSlice,
-        device_classes as DeviceClass,
-        device_taint_rules as DeviceTaintRule,
-        queues as Queue,
-        groups as PodGroup,
-        composites as CompositePodGroup,
-    );
+    write_tables(store, out)?;
     let mut labels = Positions::default();
     let mut templates = Positions::default();
     for facts in store.pods.values() {
@@ -255,37 +235,6 @@ struct Loader {
 }
 
 impl Loader {
-    fn take(&mut self, record: Record) -> Result<(), String> {
-        let store = &mut self.store;
-        match record {
-            Record::Namespace(f) => store.namespaces.share(f.name.clone(), f),
-            Record::Node(f) => store.nodes.share(f.name.clone(), f),
-            Record::CsiNode(f) => store.csi_nodes.share(f.name.clone(), f),
-            Record::CsiDriver(f) => store.csi_drivers.share(f.name.clone(), f),
-            Record::PriorityClass(f) => store.priority_classes.share(f.name.clone(), f),
-            Record::PodDisruptionBudget(f) => store.budgets.share(f.key.clone(), f),
-            Record::PersistentVolume(f) => store.volumes.share(f.name.clone(), f),
-            Record::PersistentVolumeClaim(f) => store.claims.share(f.key.clone(), f),
-            Record::StorageClass(f) => store.storage_classes.share(f.name.clone(), f),
-            Record::ResourceClaim(f) => store.resource_claims.share(f.key.clone(), f),
-            Record::ResourceSlice(f) => store.resource_slices.share(f.name.clone(), f),
-            Record::DeviceClass(f) => store.device_classes.share(f.name.clone(), f),
-            Record::DeviceTaintRule(f) => store.device_taint_rules.share(f.name.clone(), f),
-            Record::Queue(f) => store.queues.share((f.name.clone(), f.version), f),
-            Record::PodGroup(f) => store.groups.share((f.key.clone(), f.version), f),
-            Record::CompositePodGroup(f) => store.composites.share(f.key.clone(), f),
-            Record::Labels(labels) => self.labels.push(labels),
-            Record::Template(template) => self.templates.push(template),
-            Record::InFlight { uid, pod, since, decision } => {
-                self.assumed.insert(PodRef { uid, key: pod }, decision, since);
-            }
-            Record::Pod { labels, template, facts } => {
-                self.pod(labels, template, Arc::unwrap_or_clone(facts))?;
-            }
-        }
-        Ok(())
-    }
-
     fn pod(&mut self, labels: usize, template: usize, facts: TaskFacts) -> Result<(), String> {
         let key = facts.key.clone();
         let missing = |what, position| format!("pod {key}: {what} {position} does not exist");
@@ -324,26 +273,20 @@ mod tests {
 
     fn store() -> Store {
         let mut store = Store::default();
-        let object = |value| serde_json::from_value(value).expect("an object");
-        store.apply_node(&object(json!({
+        store.put_node(json!({
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": {"zone": "a"}},
             "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]},
             "status": {"allocatable": {"cpu": "2", "memory": "4Gi", "pods": "110"}},
-        }))).expect("facts");
+        }));
         for name in ["a", "b"] {
-            store
-                .apply_pod(
-                    &serde_json::from_value(json!({
+            store.put_pod(json!({
                         "apiVersion": "v1", "kind": "Pod",
                         "metadata": {"name": name, "namespace": "ns", "uid": name,
                                      "labels": {"app": "x"}},
                         "spec": {"schedulerName": "kube-batch", "containers": [{
                             "name": "c", "env": [{"name": "PASSWORD", "value": "s3cret"}],
                             "resources": {"requests": {"cpu": "1500m"}}}]},
-                    }))
-                    .expect("a pod"),
-                )
-                .expect("facts");
+            }));
         }
         store
     }
