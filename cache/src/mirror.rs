@@ -3,14 +3,7 @@
 //! It follows the original in small steps, between which others can change that. After the last step
 //! both are equal, whatever changed meanwhile: what changes after it was copied is copied again.
 
-use kube_batch_model::cluster::Cluster;
-
-use crate::{
-    assumed::Assumed,
-    live::LiveSnapshot,
-    snapshot::{Snapshot, SnapshotOptions},
-    store::Store,
-};
+use crate::{assumed::Assumed, store::Store};
 
 /// A copy of facts and decisions.
 #[derive(Debug, Default)]
@@ -19,7 +12,6 @@ pub struct Mirror {
     pub store: Store,
     /// The decisions in flight.
     pub assumed: Assumed,
-    live: LiveSnapshot,
 }
 
 impl Mirror {
@@ -29,16 +21,6 @@ impl Mirror {
         let n_facts = store.copy_changes(&mut self.store, n);
         let n_decisions = assumed.copy_changes(&mut self.assumed, n - n_facts);
         n_facts + n_decisions < n
-    }
-
-    /// The snapshot of the copy: see [`LiveSnapshot::refresh`].
-    pub fn snapshot(&mut self, options: &SnapshotOptions) -> Snapshot {
-        self.live.refresh(&mut self.store, &mut self.assumed, options)
-    }
-
-    /// Keeps the cluster of the last snapshot for the next one, as a cycle returns it.
-    pub fn keep(&mut self, cluster: Cluster) {
-        self.live.keep(cluster);
     }
 }
 

@@ -3,5 +3,6 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 pub mod conf;
+pub mod core;
 pub mod registry;
 pub mod writes;

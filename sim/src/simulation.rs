@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use kube_batch_framework::{
-    candidates::Search,
-    memory::{DEFAULT_BUDGET, Memory},
-    milestone::Milestone,
-    report::Cycle,
+    candidates::Search, memory::Memory, milestone::Milestone, report::Cycle,
 };
 use kube_batch_model::{cluster::Cluster, resource::Dimensions};
-use kube_batch_scheduler::conf::Conf;
+use kube_batch_scheduler::{
+    conf::Conf,
+    core::{Core, Progress},
+};
 
 use crate::world::World;
 
@@ -17,9 +17,7 @@ use crate::world::World;
 pub struct Simulation {
     /// The simulated cluster.
     pub world: World,
-    conf: Conf,
-    search: Search,
-    memory: Memory,
+    core: Core,
     last: Option<LastCycle>,
 }
 
@@ -36,32 +34,30 @@ pub struct LastCycle {
 
 impl Simulation {
     /// A scheduler with this configuration in a simulated cluster.
-    pub const fn new(world: World, conf: Conf, search: Search) -> Self {
-        Self { world, conf, search, memory: Memory::with_budget(DEFAULT_BUDGET), last: None }
+    pub fn new(world: World, conf: Conf, search: Search) -> Self {
+        let core = Core::new(Arc::new(conf), world.options().clone(), search);
+        Self { world, core, last: None }
     }
 
     /// This scheduler with another memory of earlier cycles.
     #[must_use]
     pub fn with_memory(self, memory: Memory) -> Self {
-        Self { memory, ..self }
+        Self { core: self.core.with_memory(memory), ..self }
     }
 
     /// Runs one cycle and applies its decisions to the cluster. `reached` is called at each
     /// milestone.
     pub fn cycle(&mut self, reached: &mut dyn FnMut(Milestone)) -> &LastCycle {
         self.world.tick();
-        let snapshot = self.world.snapshot_of_cycle();
-        self.memory.set_generation(snapshot.generation);
-        let snapshot = Arc::new(snapshot.cluster);
-        let cluster = Cluster::clone(&snapshot);
-        let dimensions = cluster.dimensions.clone();
-        let now = self.world.now();
-        let memory = &mut self.memory;
-        let (cycle, cluster) = self.conf.run_next_cycle(cluster, now, self.search, memory, reached);
-        debug_assert!(cluster == *snapshot, "a cycle returns the cluster as it was");
-        self.world.keep(cluster);
-        self.world.apply_cycle(&cycle);
-        self.last.insert(LastCycle { cycle, dimensions, snapshot })
+        let mut snapshot = None;
+        let outcome = self.core.cycle(self.world.begin_cycle(), &mut |progress| match progress {
+            Progress::Snapshot(cluster) => snapshot = Some(Arc::new(cluster.clone())),
+            Progress::Session(milestone) => reached(milestone),
+        });
+        self.world.apply_cycle(&outcome);
+        let snapshot = snapshot.expect("a cycle begins with a snapshot");
+        let dimensions = snapshot.dimensions.clone();
+        self.last.insert(LastCycle { cycle: outcome.cycle, dimensions, snapshot })
     }
 
     /// The last cycle.

@@ -10,8 +10,6 @@ use jiff::{SignedDuration, Timestamp};
 use kube_batch_cache::{
     assumed::{Assumed, InFlight},
     dump::Dump,
-    durations::Durations,
-    live::LiveSnapshot,
     snapshot::{Snapshot, SnapshotOptions, take_snapshot},
     store::Store,
 };
@@ -19,7 +17,6 @@ use kube_batch_framework::report::Cycle;
 use kube_batch_manifest::object::{Kind, Served};
 use kube_batch_model::{
     api_version::ServedApis,
-    cluster::Cluster,
     decision::{ClaimChoice, Decision, EvictReason},
     facts::{
         group::GroupFacts,
@@ -32,9 +29,9 @@ use kube_batch_model::{
     selector::{Labels, NodeTerm, Requirement},
     status::TaskStatus,
 };
-
-use kube_batch_scheduler::writes::{
-    self, DecisionWrite, Nomination, StatusWrite, Waits, decision_writes, status_writes,
+use kube_batch_scheduler::{
+    core::{CycleInput, Outcome, Writes},
+    writes::{self, DecisionWrite, Nomination, StatusWrite, Waits},
 };
 
 use crate::{
@@ -141,10 +138,8 @@ pub struct World {
     pub waits: Vec<SignedDuration>,
     /// The job of each pod that was bound or evicted, as the pods may be deleted.
     group_of: BTreeMap<ObjectKey, ObjectKey>,
-    durations: Durations,
     /// Nominations with devices. Nothing else is in flight: what a cycle decides is done at once.
     in_flight: Assumed,
-    live: LiveSnapshot,
     /// When the next gang becomes stale.
     next_due: Option<Timestamp>,
     pub(crate) claim_templates: ClaimTemplates,
@@ -176,9 +171,7 @@ impl World {
             bound: BTreeMap::new(),
             waits: Vec::new(),
             group_of: BTreeMap::new(),
-            durations: Durations::default(),
             in_flight: Assumed::default(),
-            live: LiveSnapshot::default(),
             next_due: None,
             claim_templates: ClaimTemplates::default(),
         }
@@ -394,35 +387,25 @@ impl World {
         take_snapshot(&self.store, &self.in_flight, &self.options)
     }
 
-    /// Takes the snapshot of the next cycle, which also says for how long gangs have been incomplete.
-    pub fn snapshot_of_cycle(&mut self) -> Snapshot {
+    /// What the next cycle depends on. Kubelets have admitted the pods that are new on their nodes.
+    pub(crate) fn begin_cycle(&mut self) -> CycleInput<'_> {
         self.admit_to_nodes();
-        let mut snapshot = self.live.refresh(&mut self.store, &mut self.in_flight, &self.options);
-        debug_assert!(
-            snapshot.differences(&self.snapshot()).is_empty(),
-            "what has followed changes differs from a snapshot from scratch in {:?}",
-            snapshot.differences(&self.snapshot()),
-        );
-        let now = self.now.duration_since(Timestamp::UNIX_EPOCH);
-        self.durations.observe(&mut snapshot, now.unsigned_abs(), self.now);
-        snapshot
-    }
-
-    /// Keeps the cluster of the last snapshot of a cycle for the next one.
-    pub fn keep(&mut self, cluster: Cluster) {
-        self.live.keep(cluster);
+        let Self { store, in_flight: assumed, now, .. } = self;
+        let elapsed = now.duration_since(Timestamp::UNIX_EPOCH).unsigned_abs();
+        CycleInput { store, assumed, now: *now, elapsed }
     }
 
     /// Applies the decisions of a cycle.
-    pub fn apply_cycle(&mut self, cycle: &Cycle) {
+    pub(crate) fn apply_cycle(&mut self, outcome: &Outcome) {
+        let cycle = &outcome.cycle;
         self.n_cycles += 1;
         self.age_pods();
         self.pipelined = nominated(cycle);
         let now = self.now;
         self.next_due = cycle.next_due.and_then(|after| now.checked_add(after).ok());
         let cycle_id = format!("cycle-{}", self.n_cycles);
-        let decisions = decision_writes(&cycle.decisions, &self.store);
-        let statuses = status_writes(cycle, &self.store, &self.in_flight, &cycle_id, self.now);
+        let Writes { decisions, statuses, .. } =
+            outcome.writes(&self.store, &self.in_flight, &cycle_id, self.now);
         decisions.into_iter().for_each(|write| self.apply_decision(write));
         statuses.into_iter().for_each(|write| self.apply_status(write));
         self.remember_nominations(&cycle.decisions);

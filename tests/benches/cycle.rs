@@ -4,18 +4,18 @@
 use std::{
     process::{Command, ExitCode, Stdio},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use clap::Parser;
 use jiff::Timestamp;
 use kube_batch_cache::{
     assumed::Assumed,
-    live::LiveSnapshot,
     snapshot::{SnapshotOptions, take_snapshot},
 };
 use kube_batch_framework::{candidates::Search, memory::Memory, report::Cycle};
 use kube_batch_model::{cluster::Cluster, decision::Decision, devices::PublishedDevices};
+use kube_batch_scheduler::core::{Core, CycleInput};
 use kube_batch_tests::{
     checker::problems,
     figures::{Figures, peak_mb},
@@ -169,17 +169,20 @@ fn cycle(shape: &Shape, cluster: Cluster, memory: &mut Memory) -> (Cycle, Cluste
 /// The fastest of the cycles after the first, with their snapshots, which follow what changed: the decisions
 /// so far are in flight, and before each cycle the shape changes.
 fn next_ms(shape: &mut Shape) -> f64 {
-    let (mut live, mut assumed) = (LiveSnapshot::default(), Assumed::default());
-    let (mut memory, options) = (Memory::default(), SnapshotOptions::default());
+    let mut assumed = Assumed::default();
+    let conf = Arc::new(shape.conf.clone());
+    let mut core = Core::new(conf, SnapshotOptions::default(), Search::Index);
     let mut times = Vec::new();
     for n in 0..=RUNS {
-        let ((cycle, cluster), ms) = timed(|| {
-            let snapshot = live.refresh(&mut shape.store, &mut assumed, &options);
-            cycle(shape, snapshot.cluster, &mut memory)
-        });
+        let input = CycleInput {
+            store: &mut shape.store,
+            assumed: &mut assumed,
+            now: Timestamp::MAX,
+            elapsed: Duration::ZERO,
+        };
+        let (outcome, ms) = timed(|| core.cycle(input, &mut |_| {}));
         times.push(ms);
-        live.keep(cluster);
-        for decision in &cycle.decisions {
+        for decision in &outcome.cycle.decisions {
             assumed.note(decision, Timestamp::UNIX_EPOCH);
         }
         shape.change(n);

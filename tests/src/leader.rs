@@ -1,12 +1,13 @@
 //! A scheduler that leads, without an API server.
 
+use std::{sync::Arc, time::Duration};
+
 use jiff::Timestamp;
-use kube_batch_cache::{
-    assumed::Assumed, live::LiveSnapshot, snapshot::SnapshotOptions, store::Store,
-};
+use kube_batch_cache::{assumed::Assumed, snapshot::SnapshotOptions, store::Store};
 use kube_batch_framework::{candidates::Search, memory::Memory, report::Cycle};
 use kube_batch_scheduler::{
-    conf::{Conf, parse},
+    conf::parse,
+    core::{Core, CycleInput},
     registry::Registry,
 };
 
@@ -17,9 +18,7 @@ pub struct Leader {
     pub store: Store,
     /// Its decisions that it has not seen carried out yet.
     pub assumed: Assumed,
-    conf: Conf,
-    live: LiveSnapshot,
-    memory: Memory,
+    core: Core,
 }
 
 impl Leader {
@@ -28,28 +27,20 @@ impl Leader {
     /// # Panics
     ///
     /// If the configuration is wrong.
-    pub fn new(configuration: &str, memory: Memory) -> Self {
+    pub fn new(configuration: &str, options: SnapshotOptions, memory: Memory) -> Self {
+        let conf = parse(configuration, &Registry::builtin()).expect("a configuration").conf;
         Self {
             store: Store::default(),
             assumed: Assumed::default(),
-            conf: parse(configuration, &Registry::builtin()).expect("a configuration").conf,
-            live: LiveSnapshot::default(),
-            memory,
+            core: Core::new(Arc::new(conf), options, Search::Index).with_memory(memory),
         }
     }
 
     /// Runs a cycle.
-    pub fn cycle(&mut self, now: Timestamp, options: &SnapshotOptions) -> Cycle {
+    pub fn cycle(&mut self, now: Timestamp) -> Cycle {
         self.assumed.settle(&self.store);
-        let snapshot = self.live.refresh(&mut self.store, &mut self.assumed, options);
-        let (cycle, cluster) = self.conf.run_next_cycle(
-            snapshot.cluster,
-            now,
-            Search::Index,
-            &mut self.memory,
-            &mut |_| {},
-        );
-        self.live.keep(cluster);
-        cycle
+        let elapsed: Duration = now.duration_since(Timestamp::UNIX_EPOCH).unsigned_abs();
+        let Self { store, assumed, core } = self;
+        core.cycle(CycleInput { store, assumed, now, elapsed }, &mut |_| {}).cycle
     }
 }

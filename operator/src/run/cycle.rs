@@ -12,16 +12,12 @@ use std::{
 
 use anyhow::bail;
 use futures::future::LocalBoxFuture;
-use kube_batch_cache::{
-    durations::Durations,
-    mirror::Mirror,
-    snapshot::{Snapshot, SnapshotOptions, take_snapshot},
-};
-use kube_batch_framework::{candidates::Search, memory::Memory, report::Cycle};
-use kube_batch_model::{cluster::Cluster, decision::Decision, name::JobKey, reason::Ignored};
+use kube_batch_cache::mirror::Mirror;
+use kube_batch_framework::report::Cycle;
+use kube_batch_model::{decision::Decision, name::JobKey};
 use kube_batch_scheduler::{
     conf::Conf,
-    writes::{DecisionWrite, Remark, StatusWrite, decision_writes, remarks, status_writes},
+    core::{Core, CycleInput, Progress, Writes},
 };
 use tokio::{sync::watch, task::JoinError, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -54,10 +50,6 @@ const STATUS_REST: Duration = Duration::from_secs(1);
 /// The shortest pause before a cycle that has only statuses to write while decisions wait to be sent: the statuses
 /// would wait behind them.
 const BUSY_STATUS_REST: Duration = Duration::from_secs(5);
-/// Of a large cluster, debug builds compare one in this many snapshots with one from scratch.
-const COMPARED: u64 = 16;
-/// The number of objects above which a cluster is large.
-const COMPARED_ALWAYS: usize = 1_000;
 /// The process ends after this many abandoned cycles in a row.
 const MAX_ABANDONED: u32 = 3;
 
@@ -76,7 +68,6 @@ pub(crate) struct Scheduler {
     pub(crate) cache: Arc<SchedulerCache>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
-    pub(crate) options: SnapshotOptions,
     pub(crate) conf: watch::Receiver<Arc<Conf>>,
     pub(crate) terms: Terms,
     /// Maximum time between checks whether a cycle is due.
@@ -97,10 +88,8 @@ pub(crate) struct Scheduler {
     pub(crate) term: Option<u64>,
     /// When the process started.
     pub(crate) started: Instant,
-    /// How long states of this term last.
-    pub(crate) durations: Arc<Mutex<Durations>>,
-    /// What cycles of this term and configuration remember.
-    pub(crate) memory: Arc<Mutex<Memory>>,
+    /// What is kept from cycle to cycle.
+    pub(crate) core: Arc<Mutex<Core>>,
 }
 
 /// The last cycle.
@@ -117,12 +106,10 @@ struct LastCycle {
 struct Inputs {
     cache: Arc<SchedulerCache>,
     metrics: Arc<Metrics>,
-    options: SnapshotOptions,
     conf: Arc<Conf>,
-    durations: Arc<Mutex<Durations>>,
-    memory: Arc<Mutex<Memory>>,
-    /// The time since a fixed moment.
-    now: Duration,
+    core: Arc<Mutex<Core>>,
+    /// The time since the process started.
+    elapsed: Duration,
     clock: Clock,
     cycle_id: String,
 }
@@ -130,19 +117,12 @@ struct Inputs {
 /// What a cycle decided and reported.
 struct Finished {
     cycle: Cycle,
+    /// The job of each decision, if its pod is stored.
+    jobs: Vec<Option<JobKey>>,
+    /// What is to be written, as the snapshot was.
     writes: Writes,
     version: u64,
     duration: Duration,
-}
-
-/// What is to be written after a cycle, as the snapshot was.
-struct Writes {
-    /// The job of each decision, if its pod is stored.
-    jobs: Vec<Option<JobKey>>,
-    decisions: Vec<DecisionWrite>,
-    statuses: Vec<StatusWrite>,
-    /// Each with the event about it.
-    remarks: Vec<Remark>,
 }
 
 impl Scheduler {
@@ -187,7 +167,7 @@ impl Scheduler {
 
     fn record_abandoned(&self, panic: &JoinError, n_abandoned: u32) -> anyhow::Result<()> {
         error!(%panic, n_abandoned, "abandoned a cycle");
-        *lock(&self.memory) = Memory::default();
+        lock(&self.core).forget_cycles();
         self.metrics.cycles.get_or_create(&Ended { result: "abandoned" }).inc();
         if n_abandoned == MAX_ABANDONED {
             bail!("abandoned {n_abandoned} cycles in a row");
@@ -210,8 +190,7 @@ impl Scheduler {
             if self.term != term {
                 self.term = term;
                 self.cache.begin_term(number);
-                *lock(&self.durations) = Durations::default();
-                *lock(&self.memory) = Memory::default();
+                lock(&self.core).forget();
                 self.statuses.reset();
             }
             if self.cache.is_ready() && self.is_due(last) {
@@ -223,10 +202,7 @@ impl Scheduler {
                 biased;
                 () = self.cache.changed() => {}
                 () = tokio::time::sleep(pause) => {}
-                Ok(()) = self.conf.changed() => {
-                    *lock(&self.memory) = Memory::default();
-                    self.cache.wake();
-                }
+                Ok(()) = self.conf.changed() => self.cache.wake(),
                 () = self.terms.changed_from(term) => {}
             }
         }
@@ -253,11 +229,9 @@ impl Scheduler {
         let inputs = Inputs {
             cache: Arc::clone(&self.cache),
             metrics: Arc::clone(&self.metrics),
-            options: self.options.clone(),
             conf: Arc::clone(&self.conf.borrow()),
-            durations: Arc::clone(&self.durations),
-            memory: Arc::clone(&self.memory),
-            now: self.started.elapsed(),
+            core: Arc::clone(&self.core),
+            elapsed: self.started.elapsed(),
             clock: self.clock.clone(),
             cycle_id: self.cycle_id(),
         };
@@ -279,8 +253,8 @@ impl Scheduler {
             return;
         }
         let started = Instant::now();
-        let Finished { cycle, writes, duration, .. } = finished;
-        self.log(&cycle, writes.jobs, duration);
+        let Finished { cycle, jobs, writes, duration, .. } = finished;
+        self.log(&cycle, jobs, duration);
         self.decisions.write(&cycle.decisions, writes.decisions).await;
         if self.terms.number() != self.term {
             return;
@@ -326,65 +300,34 @@ impl Inputs {
             is_synced.then_some(state.version)
         });
         let version = version?;
-        let mut snapshot = mirror.snapshot(&self.options);
-        debug_assert!(
-            self.is_as_from_scratch(&snapshot, &mirror),
-            "the logged error says how it differs"
-        );
-        lock(&self.durations).observe(&mut snapshot, self.now, self.clock.now());
-        lock(&self.memory).set_generation(snapshot.generation);
-        let folded = started.elapsed();
-        self.metrics.observe_sizes(&snapshot.cluster);
-        let (cycle, cluster) = self.run_cycle(snapshot.cluster);
-        mirror.keep(cluster);
+        let Mirror { store, assumed } = &mut *mirror;
+        let now = self.clock.now();
+        let mut core = lock(&self.core);
+        core.set_conf(Arc::clone(&self.conf));
+        let mut folded = Duration::ZERO;
+        let mut reached = started;
+        let input = CycleInput { store, assumed, now, elapsed: self.elapsed };
+        let outcome = core.cycle(input, &mut |progress| {
+            match progress {
+                Progress::Snapshot(cluster) => {
+                    folded = started.elapsed();
+                    self.metrics.observe_sizes(cluster);
+                }
+                Progress::Session(milestone) => {
+                    self.metrics.observe_milestone(milestone, reached.elapsed());
+                    trace!(?milestone, after = ?reached.elapsed(), "the cycle has reached a milestone");
+                }
+            }
+            reached = Instant::now();
+        });
         let duration = started.elapsed();
-        let writes = self.writes(&cycle, snapshot.ignored, &mirror);
+        let writes = outcome.writes(store, assumed, &self.cycle_id, self.clock.now());
+        let cycle = outcome.cycle;
+        let jobs = jobs_of(&cycle.decisions, store);
         self.metrics.e2e_latency.observe(duration.as_secs_f64() * 1e3);
         self.metrics.observe_phase("fold", folded);
         self.metrics.observe_phase("decide", duration - folded);
-        Some(Finished { cycle, writes, version, duration })
-    }
-
-    /// Whether a snapshot that has followed what changed is equal to one from scratch. Of large clusters, only
-    /// some are compared.
-    fn is_as_from_scratch(&self, snapshot: &Snapshot, mirror: &Mirror) -> bool {
-        let is_large = mirror.store.len() > COMPARED_ALWAYS;
-        if is_large && !snapshot.generation.is_multiple_of(COMPARED) {
-            return true;
-        }
-        let from_scratch = take_snapshot(&mirror.store, &mirror.assumed, &self.options);
-        let differences = snapshot.differences(&from_scratch);
-        if !differences.is_empty() {
-            error!(?differences, "a snapshot that has followed what changed is wrong");
-        }
-        differences.is_empty()
-    }
-
-    /// What is to be written after a cycle.
-    fn writes(&self, cycle: &Cycle, ignored: Vec<Ignored>, mirror: &Mirror) -> Writes {
-        let Mirror { store, assumed, .. } = mirror;
-        Writes {
-            jobs: jobs_of(&cycle.decisions, store),
-            decisions: decision_writes(&cycle.decisions, store),
-            statuses: status_writes(cycle, store, assumed, &self.cycle_id, self.clock.now()),
-            remarks: remarks(&ignored, cycle, store),
-        }
-    }
-
-    /// Runs the configured actions, and measures the plugins' and the actions' latency.
-    fn run_cycle(&self, cluster: Cluster) -> (Cycle, Cluster) {
-        let mut reached = Instant::now();
-        self.conf.run_next_cycle(
-            cluster,
-            self.clock.now(),
-            Search::Index,
-            &mut lock(&self.memory),
-            &mut |milestone| {
-                self.metrics.observe_milestone(milestone, reached.elapsed());
-                trace!(?milestone, after = ?reached.elapsed(), "the cycle has reached a milestone");
-                reached = Instant::now();
-            },
-        )
+        Some(Finished { cycle, jobs, writes, version, duration })
     }
 }
 

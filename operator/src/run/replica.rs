@@ -5,15 +5,16 @@
 
 use std::{
     hash::{DefaultHasher, Hasher},
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use anyhow::{Context as _, bail};
 use kube::Client;
 use kube_batch_cache::{snapshot::SnapshotOptions, store::Store};
+use kube_batch_framework::candidates::Search;
 use kube_batch_model::name::Name;
-use kube_batch_scheduler::{conf::Conf, registry::Registry};
+use kube_batch_scheduler::{conf::Conf, core::Core, registry::Registry};
 use tokio::{sync::watch, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -161,6 +162,7 @@ impl Replica {
         conf: watch::Receiver<Arc<Conf>>,
         audit: AuditLog,
     ) -> Scheduler {
+        let core = Core::new(Arc::clone(&conf.borrow()), snapshot_options(args), Search::Index);
         Scheduler {
             decisions: DecisionWriter::new(Arc::clone(effects)),
             statuses: StatusWriter::new(Arc::clone(effects)),
@@ -173,13 +175,11 @@ impl Replica {
             cache: Arc::clone(&self.cache),
             metrics: Arc::clone(&self.metrics),
             health: Arc::clone(&self.health),
-            options: snapshot_options(args),
             conf,
             terms,
             term: None,
             started: Instant::now(),
-            durations: Arc::default(),
-            memory: Arc::default(),
+            core: Arc::new(Mutex::new(core)),
             period: args.schedule_period,
             clock: self.environment.clock.clone(),
             runner: self.environment.cycles.clone(),

@@ -515,7 +515,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use k8s_openapi::api::core::v1::Node;
-    use kube_batch_cache::{assumed::InFlight, snapshot::SnapshotOptions};
+    use kube_batch_cache::{assumed::InFlight, live::LiveSnapshot, snapshot::SnapshotOptions};
     use serde_json::json;
 
     use super::*;
@@ -557,11 +557,13 @@ mod tests {
 
     /// Takes a snapshot as a cycle does, from the start and after changes.
     fn take_snapshots(cache: &SchedulerCache) {
+        let mut live = LiveSnapshot::default();
         for n in 0..3 {
             let (mut mirror, ()) = cache.mirror(|_| ());
-            let snapshot = mirror.snapshot(&SnapshotOptions::default());
+            let Mirror { store, assumed } = &mut *mirror;
+            let snapshot = live.refresh(store, assumed, &SnapshotOptions::default());
             assert_eq!(snapshot.cluster.tasks.facts.len(), N_PODS - n);
-            mirror.keep(snapshot.cluster);
+            live.keep(snapshot.cluster);
             drop(mirror);
             let mut state = cache.lock();
             state.store.pods.delete(&ObjectKey::new("ns", format!("pod-{n}")));

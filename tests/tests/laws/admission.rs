@@ -102,7 +102,7 @@ impl World {
             groups: BTreeMap::new(),
             pods: BTreeMap::new(),
             n_created: 0,
-            leader: Leader::new(CONFIGURATION, Memory::default()),
+            leader: Leader::new(CONFIGURATION, SnapshotOptions::default(), Memory::default()),
             now: "2025-01-01T00:00:00Z".parse().expect("a timestamp"),
             seen: BTreeMap::new(),
         };
@@ -319,8 +319,7 @@ impl World {
     fn cycle(&mut self) -> Option<String> {
         self.follow();
         let before = [0, 1].map(|queue| self.counted(queue));
-        let options = SnapshotOptions::default();
-        let cycle = self.leader.cycle(self.now, &options);
+        let cycle = self.leader.cycle(self.now);
         let decided = cycle.decisions.clone();
         for decision in &cycle.decisions {
             let name = decision.pod().key.name.to_string();

@@ -99,6 +99,11 @@ struct World {
     now: Timestamp,
 }
 
+fn leader(configuration: &str) -> Leader {
+    let options = SnapshotOptions { default_queue: "free".into(), ..SnapshotOptions::default() };
+    Leader::new(configuration, options, Memory::none())
+}
+
 impl World {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
@@ -116,7 +121,7 @@ impl World {
             was_full: false,
             unseen: BTreeSet::new(),
             to_send: Vec::new(),
-            leader: Leader::new(configuration, Memory::none()),
+            leader: leader(configuration),
             now: "2025-01-01T00:00:00Z".parse().expect("a timestamp"),
             rng,
         };
@@ -377,14 +382,12 @@ impl World {
                 self.carry_out(&decision);
             }
         }
-        self.leader = Leader::new(self.configuration, Memory::none());
+        self.leader = leader(self.configuration);
         self.list();
     }
 
     fn cycle(&mut self) {
-        let options =
-            SnapshotOptions { default_queue: "free".into(), ..SnapshotOptions::default() };
-        let cycle = self.leader.cycle(self.now, &options);
+        let cycle = self.leader.cycle(self.now);
         for decision in cycle.decisions {
             if self.leader.assumed.note(&decision, self.now) {
                 self.to_send.push(decision);
