@@ -21,7 +21,7 @@ use kube_batch_cache::{
 };
 use kube_batch_model::{
     api_version::ApiVersion,
-    decision::{Decision, DeviceChoice, EvictReason, PodRef},
+    decision::{Decision, DeviceChoice, EvictionCause, JobInQueue, PodRef},
     devices::ExtendedClaim,
     facts::{
         device::{DeviceId, claim::Allocation},
@@ -491,11 +491,12 @@ impl World {
             Step::Deallocate(pod) => self
                 .decide(pod, |pod| Decision::Deallocate { pod, claim: ObjectKey::new("ns", "d0") }),
             Step::Evict(pod) => self.decide(pod, |pod| Decision::Evict {
-                by: JobKey::annotated(pod.key.clone()),
+                cause: EvictionCause::Preempt(JobInQueue {
+                    job: JobKey::annotated(pod.key.clone()),
+                    queue: "q0".into(),
+                }),
                 pod,
                 node: node_name(0),
-                reason: EvictReason::Preempt,
-                queue: "q0".into(),
             }),
             Step::Nominate(pod, node) => {
                 let device = |n| DeviceId {

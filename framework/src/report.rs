@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use kube_batch_model::{
     cluster::Cluster,
     column::{JobIdx, QueueIdx, TaskIdx},
-    decision::{Decision, EvictReason, PodRef},
+    decision::{Decision, EvictReason, EvictionCause, JobInQueue, PodRef},
     dialect::Transition,
     facts::{group::GroupFacts, queue::QueueFacts},
     name::{JobKey, Name},
@@ -391,9 +391,10 @@ fn evicted_as_a_whole(
         let before = session.turn_log.memory.evicted.get(&cluster.jobs.key[job]);
         return before.filter(|_| phase != Phase::Running).cloned();
     };
-    let by = &cluster.jobs.key[gang.by];
-    let queue = cluster.jobs.queue[gang.by].map(|queue| &cluster.queues.facts[queue].name);
-    let cause = eviction_cause(gang.reason, by, queue.unwrap_or(&Name::default()));
+    let queue = cluster.jobs.queue[gang.by].map(|queue| cluster.queues.facts[queue].name.clone());
+    let job = cluster.jobs.key[gang.by].clone();
+    let job = JobInQueue { job, queue: queue.unwrap_or_default() };
+    let cause = eviction_cause(&EvictionCause::new(gang.reason, job));
     let message = format!("all {} pods of the gang are evicted: {cause}", gang.n_tasks);
     Some((gang.reason, shortened(&message).into_owned()))
 }
@@ -468,12 +469,13 @@ pub fn next_group_status(report: &JobReport, at: Transition<'_>) -> Option<PodGr
 }
 
 /// Why a pod is evicted, and for whom.
-pub fn eviction_cause(reason: EvictReason, by: &JobKey, queue: &Name) -> String {
-    match reason {
-        EvictReason::Preempt => format!("preempted for {by} of queue \"{queue}\""),
-        EvictReason::Reclaim => format!("queue \"{queue}\" reclaims its share for {by}"),
-        EvictReason::StaleGang => {
-            format!("{by} of queue \"{queue}\" has had fewer pods than its minimum for too long")
+pub fn eviction_cause(cause: &EvictionCause) -> String {
+    let JobInQueue { job, queue } = cause.job();
+    match cause {
+        EvictionCause::Preempt(_) => format!("preempted for {job} of queue \"{queue}\""),
+        EvictionCause::Reclaim(_) => format!("queue \"{queue}\" reclaims its share for {job}"),
+        EvictionCause::StaleGang(_) => {
+            format!("{job} of queue \"{queue}\" has had fewer pods than its minimum for too long")
         }
     }
 }

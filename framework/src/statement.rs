@@ -15,7 +15,7 @@
 
 use kube_batch_model::{
     column::{ClassIdx, JobIdx, NodeIdx, TaskIdx},
-    decision::{Decision, EvictReason},
+    decision::{Decision, EvictReason, EvictionCause, JobInQueue},
     name::Name,
     status::{Placement, TaskStatus},
 };
@@ -307,10 +307,9 @@ impl<'s> Statement<'s> {
                 Intent::Evict(reason) => {
                     self.session.evicted.push((made.task, reason));
                     self.session.preemptors.insert(self.job);
-                    let cluster = self.session.cluster();
-                    let by = cluster.jobs.key[self.job].clone();
-                    let queue = self.queue_name();
-                    Decision::Evict { pod, node, reason, by, queue }
+                    let job = self.session.cluster().jobs.key[self.job].clone();
+                    let job = JobInQueue { job, queue: self.queue_name() };
+                    Decision::Evict { pod, node, cause: EvictionCause::new(reason, job) }
                 }
             };
             self.session.decisions.push(decision);

@@ -91,11 +91,7 @@ pub enum Decision {
         /// The node it runs on.
         node: Name,
         /// Why.
-        reason: EvictReason,
-        /// The job that gets the resources; the job of the pod itself for [`EvictReason::StaleGang`].
-        by: JobKey,
-        /// The queue of that job.
-        queue: Name,
+        cause: EvictionCause,
     },
     /// Nominate a pod for a node on which it cannot start yet, because resources are still being
     /// released or because other tasks of its job wait.
@@ -122,6 +118,14 @@ pub enum Decision {
 }
 
 impl Decision {
+    /// Whether it is a write of its own. Nominations are part of the status of their pods.
+    pub const fn is_write(&self) -> bool {
+        match self {
+            Self::Bind { .. } | Self::Evict { .. } | Self::Deallocate { .. } => true,
+            Self::Nominate { .. } | Self::Withdraw { .. } => false,
+        }
+    }
+
     /// The pod that it is about.
     pub const fn pod(&self) -> &PodRef {
         match self {
@@ -135,6 +139,62 @@ impl Decision {
 }
 
 /// Why a pod is evicted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EvictionCause {
+    /// For a job of higher priority in the same queue.
+    Preempt(JobInQueue),
+    /// For a queue that has less than it deserves.
+    Reclaim(JobInQueue),
+    /// Its own job, which this is, has had fewer pods than its minimum for too long. No other job is meant to get the
+    /// resources.
+    StaleGang(JobInQueue),
+}
+
+/// A job, and its queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobInQueue {
+    /// The job.
+    pub job: JobKey,
+    /// Its queue.
+    pub queue: Name,
+}
+
+impl EvictionCause {
+    /// The cause of evictions for this reason; `job` gets the resources, or is the stale gang.
+    pub const fn new(reason: EvictReason, job: JobInQueue) -> Self {
+        match reason {
+            EvictReason::Preempt => Self::Preempt(job),
+            EvictReason::Reclaim => Self::Reclaim(job),
+            EvictReason::StaleGang => Self::StaleGang(job),
+        }
+    }
+
+    /// The cause without the job.
+    pub const fn reason(&self) -> EvictReason {
+        match self {
+            Self::Preempt(_) => EvictReason::Preempt,
+            Self::Reclaim(_) => EvictReason::Reclaim,
+            Self::StaleGang(_) => EvictReason::StaleGang,
+        }
+    }
+
+    /// The job that gets the resources; `None` if the pod is evicted for no other job.
+    pub const fn taker(&self) -> Option<&JobInQueue> {
+        match self {
+            Self::Preempt(job) | Self::Reclaim(job) => Some(job),
+            Self::StaleGang(_) => None,
+        }
+    }
+
+    /// The job that gets the resources, or else the stale gang.
+    pub const fn job(&self) -> &JobInQueue {
+        match self {
+            Self::Preempt(job) | Self::Reclaim(job) | Self::StaleGang(job) => job,
+        }
+    }
+}
+
+/// Of which kind the cause of an eviction is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EvictReason {
     /// For a job of higher priority in the same queue.

@@ -4,7 +4,7 @@
 //! or a simulation does. Everything else that a cycle depends on is in [`Core`] or in [`CycleInput`], so equal values
 //! of both have equal outcomes.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kube_batch_cache::{
@@ -17,11 +17,11 @@ use kube_batch_cache::{
 use kube_batch_framework::{
     candidates::Search, memory::Memory, milestone::Milestone, report::Cycle,
 };
-use kube_batch_model::{cluster::Cluster, reason::Ignored};
+use kube_batch_model::{cluster::Cluster, name::Name, reason::Ignored};
 
 use crate::{
     conf::Conf,
-    writes::{DecisionWrite, Remark, StatusWrite, decision_writes, remarks, status_writes},
+    writes::{Event, Remark, StatusWrite, eviction_events, remarks, status_writes},
 };
 
 /// The number of objects above which debug builds check only some snapshots and clusters.
@@ -72,11 +72,11 @@ pub struct Outcome {
     pub ignored: Vec<Ignored>,
 }
 
-/// What is to be written after a cycle.
+/// What is to be written after a cycle, besides its decisions.
 #[derive(Debug)]
 pub struct Writes {
-    /// What the decisions become.
-    pub decisions: Vec<DecisionWrite>,
+    /// The events about evictions, by the uid of the pod with whose eviction they are sent.
+    pub evictions: BTreeMap<Name, Vec<Event>>,
     /// The statuses and conditions that changed.
     pub statuses: Vec<StatusWrite>,
     /// What users should know besides, each with its event.
@@ -167,7 +167,7 @@ impl Outcome {
     ) -> Writes {
         let Self { cycle, ignored } = self;
         Writes {
-            decisions: decision_writes(&cycle.decisions, store),
+            evictions: eviction_events(&cycle.decisions, store),
             statuses: status_writes(cycle, store, assumed, cycle_id, now),
             remarks: remarks(ignored, cycle, store),
         }

@@ -1,4 +1,5 @@
-//! What a cycle writes to the API server: bindings, evictions, statuses, nominations and events.
+//! What a cycle writes to the API server besides its decisions: statuses, nominations and events, and the texts of
+//! bindings and evictions.
 //!
 //! All of it is decided here, from the cycle and what is stored, and nowhere else: a simulation
 //! applies the writes at once, and the scheduler of a cluster throttles and sends them. So what a
@@ -16,7 +17,7 @@ use kube_batch_framework::report::{
 };
 use kube_batch_model::{
     api_version::Join,
-    decision::{ClaimChoice, Decision, DeviceChoice, EvictReason, PodRef},
+    decision::{Decision, EvictionCause, PodRef},
     dialect::Transition,
     facts::{device::claim::ClaimSource, group::GroupFacts, pod::TaskFacts, queue::QueueFacts},
     name::{JobKey, Name, ObjectKey},
@@ -24,61 +25,6 @@ use kube_batch_model::{
     reason::{Ignored, JobProblem, REASONS_OF_LOAD},
     text::shortened,
 };
-
-/// A decision to be sent.
-#[derive(Clone, Debug)]
-pub enum DecisionWrite {
-    /// Binds a pod.
-    Bind {
-        /// The pod.
-        pod: PodRef,
-        /// The node.
-        node: Name,
-        /// The queue for which it counts from now on: the binding annotates the pod with it.
-        queue: Name,
-        /// How many pods of its job start together, which is an annotation too.
-        minimum: u32,
-        /// Until when it may not be reclaimed, which is an annotation too; empty if it replaces what a user has written.
-        protected_until: Option<String>,
-        /// What its claims get before it is bound.
-        claims: Vec<ClaimChoice>,
-        /// What its claims for devices get before it is bound.
-        devices: Vec<DeviceChoice>,
-        /// To be sent once it is bound.
-        event: Event,
-    },
-    /// Evicts a pod: first its condition DisruptionTarget, then its deletion.
-    Evict {
-        /// The pod.
-        pod: PodRef,
-        /// Its node.
-        node: Name,
-        /// Why.
-        reason: EvictReason,
-        /// The job that it is evicted for.
-        by: JobKey,
-        /// The message of the condition.
-        message: String,
-        /// To be sent at once.
-        events: Vec<Event>,
-    },
-    /// Takes the devices from a claim of a waiting pod, or deletes the claim if it is for extended resources.
-    Deallocate {
-        /// The pod.
-        pod: PodRef,
-        /// The claim.
-        claim: ObjectKey,
-    },
-}
-
-impl DecisionWrite {
-    /// The pod that is decided about.
-    pub const fn pod(&self) -> &PodRef {
-        match self {
-            Self::Bind { pod, .. } | Self::Evict { pod, .. } | Self::Deallocate { pod, .. } => pod,
-        }
-    }
-}
 
 /// The next status of an object; it differs from the stored one.
 #[derive(Clone, Debug)]
@@ -224,52 +170,17 @@ impl fmt::Display for Regarding {
     }
 }
 
-/// The decisions of a cycle that are sent by themselves, in order. Nominations are statuses.
-pub fn decision_writes(decisions: &[Decision], store: &Store) -> Vec<DecisionWrite> {
-    let mut victims = victims_by_group(decisions, store);
-    let writes = decisions.iter().filter_map(|decision| match decision {
-        Decision::Bind { pod, node, queue, minimum, claims, devices, protected_until } => {
-            Some(DecisionWrite::Bind {
-                queue: queue.clone(),
-                minimum: *minimum,
-                protected_until: protection(store, pod, *protected_until),
-                devices: devices.clone(),
-                pod: pod.clone(),
-                node: node.clone(),
-                claims: claims.clone(),
-                event: scheduled(pod, node),
-            })
-        }
-        Decision::Evict { pod, node, reason, by, queue } => {
-            let cause = eviction_cause(*reason, by, queue);
-            let related = preemptor(store, *reason, by);
-            Some(DecisionWrite::Evict {
-                pod: pod.clone(),
-                node: node.clone(),
-                reason: *reason,
-                by: by.clone(),
-                events: eviction_events(store, (pod, node), (&cause, related), &mut victims),
-                message: shortened(&format!("kube-batch: {cause}")).into_owned(),
-            })
-        }
-        Decision::Deallocate { pod, claim } => {
-            Some(DecisionWrite::Deallocate { pod: pod.clone(), claim: claim.clone() })
-        }
-        Decision::Nominate { .. } | Decision::Withdraw { .. } => None,
-    });
-    writes.collect()
-}
-
-/// What the binding says of the protection of a pod. What a user has written must not stay.
+/// What the binding says of the protection of a pod: empty if it replaces what a user has written, which must not stay.
 // Parity: see docs/parity.md#a12.
-fn protection(store: &Store, pod: &PodRef, end: Option<Timestamp>) -> Option<String> {
+pub fn protection(store: &Store, pod: &PodRef, end: Option<Timestamp>) -> Option<String> {
     let facts = store.pods.get(&pod.key);
     let is_written = facts.is_some_and(|facts| facts.protected_until.is_some());
     let text = end.map(|end| end.to_string());
     text.or_else(|| is_written.then(String::new))
 }
 
-fn scheduled(pod: &PodRef, node: &Name) -> Event {
+/// The event of a pod that was bound.
+pub fn scheduled(pod: &PodRef, node: &Name) -> Event {
     Event {
         regarding: Regarding::Pod(pod.clone()),
         related: None,
@@ -280,6 +191,23 @@ fn scheduled(pod: &PodRef, node: &Name) -> Event {
     }
 }
 
+/// The message of the condition of a pod that is evicted.
+pub fn eviction_message(cause: &EvictionCause) -> String {
+    shortened(&format!("kube-batch: {}", eviction_cause(cause))).into_owned()
+}
+
+/// The events about evictions, by the uid of the pod with whose eviction they are sent.
+pub fn eviction_events(decisions: &[Decision], store: &Store) -> BTreeMap<Name, Vec<Event>> {
+    let mut victims = victims_by_group(decisions, store);
+    let events = decisions.iter().filter_map(|decision| {
+        let Decision::Evict { pod, node, cause: why } = decision else { return None };
+        let (cause, related) = (eviction_cause(why), taker(store, why));
+        let events = events_of_victim(store, (pod, node), (&cause, related), &mut victims);
+        Some((pod.uid.clone(), events))
+    });
+    events.collect()
+}
+
 /// The PodGroup of a pod, and why pods of it are evicted.
 type GroupCause = (Join, ObjectKey, String);
 
@@ -287,10 +215,10 @@ type GroupCause = (Join, ObjectKey, String);
 fn victims_by_group(decisions: &[Decision], store: &Store) -> BTreeMap<GroupCause, u32> {
     let mut victims = BTreeMap::new();
     for decision in decisions {
-        if let Decision::Evict { pod, reason, by, queue, .. } = decision
+        if let Decision::Evict { pod, cause, .. } = decision
             && let Some((join, group)) = group_of(store, pod)
         {
-            *victims.entry((join, group, eviction_cause(*reason, by, queue))).or_default() += 1;
+            *victims.entry((join, group, eviction_cause(cause))).or_default() += 1;
         }
     }
     victims
@@ -301,20 +229,19 @@ fn group_of(store: &Store, pod: &PodRef) -> Option<(Join, ObjectKey)> {
     store.pods.get(&pod.key)?.group(store.served())
 }
 
-/// The PodGroup that gets the resources of a victim, if the job has one. No job gets those of a gang that is
-/// evicted because it lacks pods.
-fn preemptor(store: &Store, reason: EvictReason, by: &JobKey) -> Option<Regarding> {
-    match by {
-        JobKey::Group(join, group) if reason != EvictReason::StaleGang => {
+/// The PodGroup that gets the resources of a victim, if a job gets them and has one.
+fn taker(store: &Store, cause: &EvictionCause) -> Option<Regarding> {
+    match &cause.taker()?.job {
+        JobKey::Group(join, group) => {
             Some(Regarding::Group(Arc::clone(store.group(*join, group)?)))
         }
-        JobKey::Group(..) | JobKey::Shadow { .. } | JobKey::Pod { .. } => None,
+        JobKey::Shadow { .. } | JobKey::Pod { .. } => None,
     }
 }
 
 /// The event of the pod and, with the first victim of a PodGroup and cause, one event of the PodGroup
 /// for all of them.
-fn eviction_events(
+fn events_of_victim(
     store: &Store,
     (pod, node): (&PodRef, &Name),
     (cause, related): (&str, Option<Regarding>),

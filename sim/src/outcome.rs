@@ -291,12 +291,12 @@ impl CycleOutcome {
                 // Shown by the absent `nominatedNode` of the pod.
                 Decision::Withdraw { .. } => {}
                 Decision::Deallocate { claim, .. } => outcome.deallocated.push(claim.to_string()),
-                Decision::Evict { pod, node, reason, by, .. } => {
+                Decision::Evict { pod, node, cause } => {
                     outcome.evictions.push(EvictionOutcome {
                         pod: pod.key.to_string(),
                         node: node.to_string(),
-                        reason: reason.to_string(),
-                        for_: by.to_string(),
+                        reason: cause.reason().to_string(),
+                        for_: cause.job().job.to_string(),
                     });
                 }
             }

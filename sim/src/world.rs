@@ -17,7 +17,7 @@ use kube_batch_framework::report::Cycle;
 use kube_batch_manifest::object::{Kind, Served};
 use kube_batch_model::{
     api_version::ServedApis,
-    decision::{ClaimChoice, Decision, EvictReason},
+    decision::{ClaimChoice, Decision, EvictionCause},
     facts::{
         group::GroupFacts,
         metadata::MetadataPrefixes,
@@ -25,13 +25,13 @@ use kube_batch_model::{
         queue::QueueFacts,
         storage::{ClaimFacts, VolumeFacts},
     },
-    name::{JobKey, Name, ObjectKey},
+    name::{Name, ObjectKey},
     selector::{Labels, NodeTerm, Requirement},
     status::TaskStatus,
 };
 use kube_batch_scheduler::{
     core::{CycleInput, Outcome, Writes},
-    writes::{self, DecisionWrite, Nomination, StatusWrite, Waits},
+    writes::{self, Nomination, StatusWrite, Waits},
 };
 
 use crate::{
@@ -101,9 +101,7 @@ pub struct Eviction {
     /// Its node.
     pub node: Name,
     /// Why.
-    pub reason: EvictReason,
-    /// The job that gets the resources.
-    pub by: JobKey,
+    pub cause: EvictionCause,
 }
 
 /// A simulated cluster.
@@ -404,9 +402,18 @@ impl World {
         let now = self.now;
         self.next_due = cycle.next_due.and_then(|after| now.checked_add(after).ok());
         let cycle_id = format!("cycle-{}", self.n_cycles);
-        let Writes { decisions, statuses, .. } =
+        let Writes { mut evictions, statuses, .. } =
             outcome.writes(&self.store, &self.in_flight, &cycle_id, self.now);
-        decisions.into_iter().for_each(|write| self.apply_decision(write));
+        for decision in &cycle.decisions {
+            let events = match decision {
+                Decision::Evict { pod, .. } => evictions.remove(&pod.uid).unwrap_or_default(),
+                Decision::Bind { .. }
+                | Decision::Nominate { .. }
+                | Decision::Withdraw { .. }
+                | Decision::Deallocate { .. } => Vec::new(),
+            };
+            self.apply_decision(decision, events);
+        }
         statuses.into_iter().for_each(|write| self.apply_status(write));
         self.remember_nominations(&cycle.decisions);
         self.run_controllers();
@@ -518,29 +525,20 @@ impl World {
         });
     }
 
-    fn apply_decision(&mut self, write: DecisionWrite) {
-        match write {
-            DecisionWrite::Bind {
-                pod,
-                node,
-                queue,
-                minimum,
-                protected_until,
-                claims,
-                devices,
-                event,
-            } => {
+    fn apply_decision(&mut self, decision: &Decision, events: Vec<writes::Event>) {
+        match decision {
+            Decision::Bind { pod, node, queue, minimum, claims, devices, protected_until } => {
                 self.remember_group(&pod.key);
                 self.record_wait(&pod.key);
-                self.bind_claims(&claims, &node);
-                self.reserve_devices(&devices, &pod);
+                self.bind_claims(claims, node);
+                self.reserve_devices(devices, pod);
                 let now = self.now;
                 self.change_pod(&pod.key, |facts| {
                     facts.node = Some(node.clone());
                     facts.bound_at = Some(now);
-                    facts.bound_queue = Some(queue);
-                    facts.bound_minimum = Some(minimum);
-                    facts.protected_until = protected_until.and_then(|end| end.parse().ok());
+                    facts.bound_queue = Some(queue.clone());
+                    facts.bound_minimum = Some(*minimum);
+                    facts.protected_until = *protected_until;
                     facts.status = TaskStatus::Bound;
                     facts.nominated_node = None;
                     facts.unscheduled = None;
@@ -548,16 +546,19 @@ impl World {
                 if self.environment.kubelet && self.environment.start_cycles == 0 {
                     self.start_pod(&pod.key);
                 }
-                self.emit(&event);
-                self.record.binds.push((pod.key, node));
+                self.emit(&writes::scheduled(pod, node));
+                self.record.binds.push((pod.key.clone(), node.clone()));
             }
-            DecisionWrite::Evict { pod, node, reason, by, events, .. } => {
+            Decision::Evict { pod, node, cause } => {
                 self.remember_group(&pod.key);
                 self.terminate_pod(&pod.key);
                 events.iter().for_each(|event| self.emit(event));
-                self.record.evictions.push(Eviction { pod: pod.key, node, reason, by });
+                let (pod, node, cause) = (pod.key.clone(), node.clone(), cause.clone());
+                self.record.evictions.push(Eviction { pod, node, cause });
             }
-            DecisionWrite::Deallocate { claim, .. } => self.deallocate(&claim),
+            Decision::Deallocate { claim, .. } => self.deallocate(claim),
+            // The status of the pod has it.
+            Decision::Nominate { .. } | Decision::Withdraw { .. } => {}
         }
     }
 

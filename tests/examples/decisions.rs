@@ -65,7 +65,8 @@ fn show(out: &mut impl Write, at: &str, cycle: &Cycle) -> io::Result<()> {
             Decision::Bind { pod, node, claims, .. } => {
                 writeln!(out, "{at}: bind {} {node} {}", pod.key, claims.len())?;
             }
-            Decision::Evict { pod, node, reason, by, .. } => {
+            Decision::Evict { pod, node, cause } => {
+                let (reason, by) = (cause.reason(), &cause.job().job);
                 writeln!(out, "{at}: evict {} {node} {reason} {by}", pod.key)?;
             }
             Decision::Nominate { pod, node, .. } => {

@@ -84,12 +84,12 @@ impl<'d> Line<'d> {
             }
             Decision::Withdraw { .. } => Self { decision: "withdraw", ..line },
             Decision::Deallocate { .. } => Self { decision: "deallocate", ..line },
-            Decision::Evict { node, reason, by, queue, .. } => Self {
+            Decision::Evict { node, cause, .. } => Self {
                 decision: "evict",
                 node: Some(node),
-                reason: Some(reason.to_string()),
-                for_job: Some(by.object()),
-                for_queue: Some(queue),
+                reason: Some(cause.reason().to_string()),
+                for_job: Some(cause.job().job.object()),
+                for_queue: Some(&cause.job().queue),
                 ..line
             },
         }
@@ -221,7 +221,7 @@ impl Drop for AuditLog {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use kube_batch_model::decision::EvictReason;
+    use kube_batch_model::decision::{EvictionCause, JobInQueue};
 
     use super::*;
 
@@ -254,9 +254,7 @@ mod tests {
             Decision::Evict {
                 pod: pod("v"),
                 node: "n2".into(),
-                reason: EvictReason::Reclaim,
-                by: job("g"),
-                queue: "q".into(),
+                cause: EvictionCause::Reclaim(JobInQueue { job: job("g"), queue: "q".into() }),
             },
             Decision::Nominate { pod: pod("b"), node: "n2".into(), devices: [].into() },
             Decision::Withdraw { pod: pod("gone") },

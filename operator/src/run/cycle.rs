@@ -253,9 +253,9 @@ impl Scheduler {
             return;
         }
         let started = Instant::now();
-        let Finished { cycle, jobs, writes, duration, .. } = finished;
+        let Finished { mut cycle, jobs, writes, duration, .. } = finished;
         self.log(&cycle, jobs, duration);
-        self.decisions.write(&cycle.decisions, writes.decisions).await;
+        self.decisions.write(std::mem::take(&mut cycle.decisions), writes.evictions).await;
         if self.terms.number() != self.term {
             return;
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kube_batch_cache::store::Store;
 use kube_batch_framework::report::{Cycle, JobReport};
 use kube_batch_model::{
-    decision::Decision,
+    decision::{Decision, JobInQueue},
     facts::group::GroupFacts,
     name::{JobKey, Name},
     object_status::{PodGroupStatus, UNSCHEDULABLE},
@@ -52,10 +52,11 @@ pub(crate) fn log_cycle(cycle: &Cycle, decided: &[Decided<'_>]) {
             Decision::Bind { pod, node, .. } => {
                 debug!(pod = %pod.key, %node, job, queue, "binding a pod");
             }
-            Decision::Evict { pod, node, reason, by, queue: for_queue } => info!(
-                pod = %pod.key, %node, job, queue, %reason, for_job = %by, %for_queue,
-                "evicting a pod"
-            ),
+            Decision::Evict { pod, node, cause } => {
+                let JobInQueue { job: for_job, queue: for_queue } = cause.job();
+                let reason = cause.reason();
+                info!(pod = %pod.key, %node, job, queue, %reason, %for_job, %for_queue, "evicting a pod");
+            }
             Decision::Nominate { pod, node, .. } => {
                 debug!(pod = %pod.key, %node, job, queue, "nominating a pod for a node");
             }

@@ -1,12 +1,16 @@
 //! Decisions of a cycle: recorded in the scheduler cache, then sent.
 
-use std::{collections::BTreeSet, sync::Arc};
-
-use kube_batch_model::{
-    decision::{Decision, EvictReason},
-    name::JobKey,
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
 };
-use kube_batch_scheduler::writes::{DecisionWrite, Remark};
+
+use kube_batch_cache::assumed::DecisionId;
+use kube_batch_model::{
+    decision::Decision,
+    name::{JobKey, Name},
+};
+use kube_batch_scheduler::writes::{Event, Remark};
 use tracing::warn;
 
 use super::{
@@ -29,70 +33,70 @@ impl DecisionWriter {
         Self { effects, reported: BTreeSet::new() }
     }
 
-    /// Records the decisions of a cycle in the cache and enqueues what is sent of them, some at a time.
-    /// Ends early if the term does: what is queued then would be sent in a later term.
-    pub(crate) async fn write(&self, decisions: &[Decision], writes: Vec<DecisionWrite>) {
+    /// Records the decisions of a cycle in the cache and enqueues those that are writes, some at a time, each eviction
+    /// with its events. Ends early if the term does: what is queued then would be sent in a later term.
+    pub(crate) async fn write(
+        &self,
+        decisions: Vec<Decision>,
+        mut evictions: BTreeMap<Name, Vec<Event>>,
+    ) {
         let terms = &self.effects.context.terms;
         let term = terms.number();
-        self.measure(&writes);
-        let mut writes = writes.into_iter().peekable();
-        for decisions in decisions.chunks(N_AT_ONCE) {
-            let noted = self.note(decisions);
-            for (decision, is_noted) in decisions.iter().zip(noted) {
-                let write = writes.next_if(|write| is_for(write, decision));
-                write.filter(|_| is_noted).into_iter().for_each(|write| self.enqueue(write));
+        self.measure(&decisions);
+        let mut decisions = decisions.into_iter().map(Arc::new).peekable();
+        while decisions.peek().is_some() {
+            for (decision, id) in self.note(decisions.by_ref().take(N_AT_ONCE)) {
+                if let Decision::Evict { pod, .. } = &*decision {
+                    let events = evictions.remove(&pod.uid).unwrap_or_default();
+                    events.into_iter().for_each(|event| self.effects.enqueue_event(event));
+                }
+                self.effects.enqueue_decision(id, decision);
             }
             tokio::task::yield_now().await;
             if terms.number() != term {
                 return;
             }
         }
-        debug_assert!(writes.next().is_none(), "writes are in the order of their decisions");
     }
 
-    /// Records decisions; returns of each whether it is in flight now.
-    fn note(&self, decisions: &[Decision]) -> Vec<bool> {
+    /// Records decisions; returns those that are in flight now, with their ids.
+    fn note(
+        &self,
+        decisions: impl Iterator<Item = Arc<Decision>>,
+    ) -> Vec<(Arc<Decision>, DecisionId)> {
         let Context { cache, clock, .. } = &self.effects.context;
         let (mut state, now) = (cache.lock(), clock.now());
         let CacheState { store, assumed, .. } = &mut *state;
-        let note = |decision: &Decision| {
-            let is_noted = assumed.note(decision, now);
+        let note = |decision: Arc<Decision>| {
+            let is_noted = assumed.note(&decision, now);
+            let uid = &decision.pod().uid;
             // Otherwise it would be settled later, which makes another cycle run, which nominates it again.
-            if let Decision::Nominate { pod, .. } = decision {
-                assumed.settle_pod(&pod.uid, store);
+            if let Decision::Nominate { .. } = &*decision {
+                assumed.settle_pod(uid, store);
             }
-            is_noted
+            let id = assumed.id(uid).filter(|_| is_noted)?;
+            Some((decision, id))
         };
-        decisions.iter().map(note).collect()
+        decisions.filter_map(note).collect()
     }
 
-    fn enqueue(&self, write: DecisionWrite) {
-        if let DecisionWrite::Evict { events, .. } = &write {
-            events.iter().for_each(|event| self.effects.enqueue_event(event.clone()));
-        }
-        let id = self.effects.context.cache.lock().assumed.id(&write.pod().uid);
-        // It may have been forgotten at once, because its pod is gone.
-        if let Some(id) = id {
-            self.effects.enqueue_decision(id, write);
-        }
-    }
-
-    fn measure(&self, writes: &[DecisionWrite]) {
-        let preemptors: Vec<&JobKey> = writes
+    fn measure(&self, decisions: &[Decision]) {
+        let takers: Vec<&JobKey> = decisions
             .iter()
-            .filter_map(|write| match write {
-                DecisionWrite::Evict { reason: EvictReason::StaleGang, .. }
-                | DecisionWrite::Bind { .. }
-                | DecisionWrite::Deallocate { .. } => None,
-                DecisionWrite::Evict { by, .. } => Some(by),
+            .filter_map(|decision| match decision {
+                Decision::Evict { cause, .. } => Some(&cause.taker()?.job),
+                Decision::Bind { .. }
+                | Decision::Nominate { .. }
+                | Decision::Withdraw { .. }
+                | Decision::Deallocate { .. } => None,
             })
             .collect();
-        if preemptors.is_empty() {
+        if takers.is_empty() {
             return;
         }
         let metrics = &self.effects.context.metrics;
-        metrics.preemption_victims.set(preemptors.len() as i64);
-        let different: BTreeSet<&JobKey> = preemptors.into_iter().collect();
+        metrics.preemption_victims.set(takers.len() as i64);
+        let different: BTreeSet<&JobKey> = takers.into_iter().collect();
         metrics.preemption_attempts.inc_by(different.len() as i64);
     }
 
@@ -110,25 +114,17 @@ impl DecisionWriter {
     }
 }
 
-/// Whether a write is that of a decision. A nomination has none, and its pod may have another decision.
-fn is_for(write: &DecisionWrite, decision: &Decision) -> bool {
-    let is_same_kind = match decision {
-        Decision::Bind { .. } => matches!(write, DecisionWrite::Bind { .. }),
-        Decision::Evict { .. } => matches!(write, DecisionWrite::Evict { .. }),
-        Decision::Deallocate { .. } => matches!(write, DecisionWrite::Deallocate { .. }),
-        Decision::Nominate { .. } | Decision::Withdraw { .. } => false,
-    };
-    is_same_kind && write.pod() == decision.pod()
-}
-
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::Pod;
     use kube_batch_api::kind::ApplyObject as _;
-    use kube_batch_model::{decision::PodRef, name::ObjectKey};
+    use kube_batch_model::{
+        decision::{EvictionCause, JobInQueue, PodRef},
+        name::ObjectKey,
+    };
 
     use kube_batch_cache::store::Store;
-    use kube_batch_scheduler::writes::{Event, EventType, Regarding, decision_writes};
+    use kube_batch_scheduler::writes::{EventType, Regarding, eviction_events};
     use serde_json::json;
 
     use super::*;
@@ -157,10 +153,10 @@ mod tests {
             let pod: Pod = serde_json::from_value(pod).expect("a pod");
             cache.lock().store.apply(&pod).expect("facts");
         };
-        let nominate = [Decision::Nominate { pod: pod("b"), node: "n".into(), devices: [].into() }];
+        let nominate = Decision::Nominate { pod: pod("b"), node: "n".into(), devices: [].into() };
         for (shown, n_in_flight) in [("n", 0), ("other", 1), ("n", 0)] {
             nominated(shown);
-            writer.write(&nominate, vec![]).await;
+            writer.write(vec![nominate.clone()], BTreeMap::new()).await;
             assert_eq!(cache.lock().assumed.len(), n_in_flight, "{shown} is shown");
         }
     }
@@ -170,9 +166,7 @@ mod tests {
         Decision::Evict {
             pod: pod(name),
             node: "n".into(),
-            reason: EvictReason::Reclaim,
-            by,
-            queue: "q".into(),
+            cause: EvictionCause::Reclaim(JobInQueue { job: by, queue: "q".into() }),
         }
     }
 
@@ -189,8 +183,9 @@ mod tests {
             devices: Vec::new(),
         };
         let nominate = Decision::Nominate { pod: pod("b"), node: "n".into(), devices: [].into() };
-        let decisions = [bind, nominate, evict("c", "x"), evict("d", "x"), evict("e", "y")];
-        writer.write(&decisions, decision_writes(&decisions, &Store::default())).await;
+        let decisions = vec![bind, nominate, evict("c", "x"), evict("d", "x"), evict("e", "y")];
+        let events = eviction_events(&decisions, &Store::default());
+        writer.write(decisions, events).await;
         // The facts show no pod that could be nominated.
         assert_eq!(writer.effects.context.cache.lock().assumed.len(), 4);
         assert!(writer.effects.has_pending_decisions());
@@ -198,7 +193,7 @@ mod tests {
         assert_eq!(writer.effects.context.metrics.effects_queued.get(), 7);
         assert_eq!(writer.effects.context.metrics.preemption_victims.get(), 3);
         assert_eq!(writer.effects.context.metrics.preemption_attempts.get(), 2);
-        writer.write(&[], Vec::new()).await;
+        writer.write(Vec::new(), BTreeMap::new()).await;
         assert_eq!(
             writer.effects.context.metrics.preemption_victims.get(),
             3,
@@ -224,7 +219,8 @@ mod tests {
         let decisions: Vec<Decision> = (0..3 * N_AT_ONCE).map(bind).collect();
         let terms = writer.effects.context.terms.clone();
         tokio::task::spawn_local(async move { terms.set(None) });
-        writer.write(&decisions, decision_writes(&decisions, &Store::default())).await;
+        let events = eviction_events(&decisions, &Store::default());
+        writer.write(decisions, events).await;
         assert_eq!(writer.effects.context.cache.lock().assumed.len(), N_AT_ONCE);
         assert_eq!(writer.effects.context.metrics.effects_queued.get(), N_AT_ONCE as i64);
     }

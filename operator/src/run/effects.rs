@@ -36,8 +36,11 @@ use std::{
 
 use kube::{Api, api::PostParams};
 use kube_batch_cache::assumed::DecisionId;
-use kube_batch_model::{decision::PodRef, name::Name};
-use kube_batch_scheduler::writes::{DecisionWrite, Event, EventType, Regarding};
+use kube_batch_model::{
+    decision::{Decision, PodRef},
+    name::Name,
+};
+use kube_batch_scheduler::writes::{self, Event, EventType, Regarding};
 use serde_json::Value;
 use tokio::{sync::Notify, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -52,7 +55,10 @@ use self::{
     events::Reporter,
     lane::{Sign, Ticket},
     pods::Found,
-    queue::{Class, Job, Release, StatusWrite, Step, Taken, Target, Timer, Undo, WriteQueue},
+    queue::{
+        DecisionWrite, Release, StatusWrite, Step, Taken, Target, Timer, Undo, WriteClass,
+        WriteQueue,
+    },
     waiting_events::EventWrite,
 };
 use super::{
@@ -74,7 +80,7 @@ pub(crate) struct Effects {
     reporter: Reporter,
     n_workers: usize,
     queue: Mutex<WriteQueue>,
-    /// In the order of [`Class::ALL`].
+    /// In the order of [`WriteClass::ALL`].
     workers: [Workers; 4],
     /// Notified when the next timer may be another one.
     timers: Notify,
@@ -141,7 +147,7 @@ impl Effects {
     /// Starts the workers. They end when the token `stop` is cancelled, which aborts calls in progress.
     pub(crate) fn start(self: &Arc<Self>, stop: &CancellationToken) -> JoinSet<()> {
         let mut workers = JoinSet::new();
-        for class in Class::ALL {
+        for class in WriteClass::ALL {
             for _ in 0..class.limit(self.n_workers) {
                 let (effects, stop) = (Arc::clone(self), stop.clone());
                 workers.spawn_local(async move {
@@ -157,7 +163,7 @@ impl Effects {
     }
 
     /// Enqueues a decision, which the cache assumes under this id.
-    pub(crate) fn enqueue_decision(&self, id: DecisionId, decision: DecisionWrite) {
+    pub(crate) fn enqueue_decision(&self, id: DecisionId, decision: Arc<Decision>) {
         self.with_queue(|queue| queue.push_decision(id, decision));
     }
 
@@ -225,7 +231,7 @@ impl Effects {
         metrics.effects_queued.set(count(queue.len()));
         metrics.effects_in_flight.set(count(queue.n_in_flight()));
         metrics.bindings_waiting_for_claims.set(count(queue.n_parked()));
-        for class in Class::ALL.into_iter().filter(|class| queue.may_pop(*class)) {
+        for class in WriteClass::ALL.into_iter().filter(|class| queue.may_pop(*class)) {
             self.workers[class as usize].notify();
         }
         if queue.is_idle() {
@@ -235,12 +241,12 @@ impl Effects {
     }
 
     /// Sends the writes of a class, one after the other.
-    async fn send_all(self: &Arc<Self>, class: Class) {
+    async fn send_all(self: &Arc<Self>, class: WriteClass) {
         loop {
             let (ticket, taken) = self.next(class).await;
             let in_flight = InFlight::new(self, class, ticket, &taken);
             match taken {
-                Taken::Decision(job) => self.send_step(in_flight, *job).await,
+                Taken::Decision(write) => self.send_step(in_flight, *write).await,
                 Taken::Status(target, write) => self.send_status(in_flight, target, write).await,
                 Taken::Event(write) => self.send_event(in_flight, write).await,
             }
@@ -248,7 +254,7 @@ impl Effects {
     }
 
     /// The next write of a class, once there is one.
-    async fn next(&self, class: Class) -> (Ticket, Taken) {
+    async fn next(&self, class: WriteClass) -> (Ticket, Taken) {
         let Workers { work, wake_pending } = &self.workers[class as usize];
         loop {
             let taken = self.with_queue(|queue| {
@@ -269,9 +275,9 @@ impl Effects {
 
     /// Sends one step of a decision. If that panics, only this decision is affected: it counts as
     /// rejected, and the pod is not scheduled again until its back-off ends.
-    async fn send_step(&self, in_flight: InFlight<'_>, job: Job) {
+    async fn send_step(&self, in_flight: InFlight<'_>, write: DecisionWrite) {
         let sent = Instant::now();
-        let answer = contain("write", &self.context.metrics, self.step(&job)).await;
+        let answer = contain("write", &self.context.metrics, self.step(&write)).await;
         let sign = match &answer {
             Ok(Err(WriteError::Passing { is_general: false, .. })) => Sign::Failing,
             Ok(Err(WriteError::Passing { .. } | WriteError::NotLeading)) | Err(Panicked) => {
@@ -282,11 +288,11 @@ impl Effects {
         let (ticket, is_latest) = in_flight.finish(sign);
         let outcome = match answer {
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(error)) => match outcome_of(&job, error) {
+            Ok(Err(error)) => match outcome_of(&write, error) {
                 Ok(outcome) => outcome,
                 Err(error) => {
                     if is_latest {
-                        self.try_again(ticket, job, &error, sent);
+                        self.try_again(ticket, write, &error, sent);
                     }
                     return;
                 }
@@ -295,20 +301,20 @@ impl Effects {
                 Outcome::Rejected("internal error, see the log of the scheduler".to_owned())
             }
         };
-        self.go_on(job, outcome, is_latest);
+        self.go_on(write, outcome, is_latest);
     }
 
     /// Makes the calls of one step.
-    async fn step(&self, job: &Job) -> Result<Outcome, WriteError> {
+    async fn step(&self, write: &DecisionWrite) -> Result<Outcome, WriteError> {
         let context = &self.context;
-        match (&job.step, &job.write) {
-            (Step::Claim(n), DecisionWrite::Bind { node, claims, .. }) => {
+        match (&write.step, &*write.decision) {
+            (Step::Claim(n), Decision::Bind { node, claims, .. }) => {
                 volumes::bind_claim(context, node, &claims[*n]).await?;
                 let is_last = n + 1 == claims.len();
                 Ok(Outcome::GoOn(if is_last { Step::WaitForClaims } else { Step::Claim(n + 1) }))
             }
-            (Step::Devices(n), DecisionWrite::Bind { pod, node, devices, .. }) => {
-                context.cache.lock().assumed.hold(&pod.uid, job.id);
+            (Step::Devices(n), Decision::Bind { pod, node, devices, .. }) => {
+                context.cache.lock().assumed.hold(&pod.uid, write.id);
                 if !devices::reserve(context, (pod, node), &devices[*n]).await? {
                     return Ok(Outcome::Known);
                 }
@@ -316,19 +322,21 @@ impl Effects {
                 let next = if is_last { Step::WaitForDevices } else { Step::Devices(n + 1) };
                 Ok(Outcome::GoOn(next))
             }
-            (Step::Release(release), DecisionWrite::Bind { pod, node, devices, .. }) => {
+            (Step::Release(release), Decision::Bind { pod, node, devices, .. }) => {
                 let choice = &devices[release.claim];
                 devices::release(context, (pod, node), choice, release.undo).await?;
                 Ok(Outcome::after_release(release))
             }
-            (Step::Deallocate, DecisionWrite::Deallocate { pod, claim }) => {
+            (Step::Deallocate, Decision::Deallocate { pod, claim }) => {
                 devices::deallocate(context, pod, claim).await.map(|()| Outcome::Known)
             }
             (
                 Step::Bind,
-                DecisionWrite::Bind { pod, node, queue, minimum, devices, protected_until, .. },
+                Decision::Bind { pod, node, queue, minimum, devices, protected_until, .. },
             ) => {
                 devices::map_extended_resources(context, pod, devices).await?;
+                let protected_until =
+                    writes::protection(&context.cache.lock().store, pod, *protected_until);
                 let record = pods::BindingRecord {
                     queue,
                     minimum: *minimum,
@@ -336,100 +344,98 @@ impl Effects {
                 };
                 pods::bind(context, pod, node, &record).await.map(|()| Outcome::Done)
             }
-            (Step::Mark, DecisionWrite::Evict { pod, message, .. }) => {
-                pods::mark_as_victim(context, pod, message).await?;
+            (Step::Mark, Decision::Evict { pod, cause, .. }) => {
+                pods::mark_as_victim(context, pod, &writes::eviction_message(cause)).await?;
                 Ok(Outcome::GoOn(Step::Delete))
             }
-            (Step::Delete, DecisionWrite::Evict { pod, .. }) => {
+            (Step::Delete, Decision::Evict { pod, .. }) => {
                 pods::delete(context, pod).await.map(|()| Outcome::Done)
             }
-            (Step::Read(error), write) => {
-                let found = pods::read(context, job.pod()).await?;
-                Ok(match (write, error) {
-                    (DecisionWrite::Bind { node, .. }, _)
-                        if found == Found::Bound(node.clone()) =>
-                    {
+            (Step::Read(error), decision) => {
+                let found = pods::read(context, write.pod()).await?;
+                Ok(match (decision, error) {
+                    (Decision::Bind { node, .. }, _) if found == Found::Bound(node.clone()) => {
                         Outcome::Done
                     }
                     (_, Some(why)) if found != Found::Leaves => Outcome::Rejected(why.clone()),
                     _ => Outcome::Known,
                 })
             }
-            (Step::Confirm, _) => pods::read(context, job.pod()).await.map(|_| Outcome::Known),
-            (step, write) => unreachable!("{step:?} of {write:?}"),
+            (Step::Confirm, _) => pods::read(context, write.pod()).await.map(|_| Outcome::Known),
+            (step, decision) => unreachable!("{step:?} of {decision:?}"),
         }
     }
 
     /// Continues a decision after a step.
-    fn go_on(&self, mut job: Job, outcome: Outcome, is_latest: bool) {
-        let pod = job.pod().clone();
+    fn go_on(&self, mut write: DecisionWrite, outcome: Outcome, is_latest: bool) {
+        let pod = write.pod().clone();
         match outcome {
             Outcome::GoOn(step) if is_latest => {
                 if matches!(step, Step::Devices(_) | Step::WaitForDevices | Step::Release(_)) {
-                    job.attempts = Attempts::default();
+                    write.attempts = Attempts::default();
                 }
                 if step == Step::WaitForDevices {
-                    self.context.cache.lock().assumed.let_go(&pod.uid, job.id);
+                    self.context.cache.lock().assumed.let_go(&pod.uid, write.id);
                 }
-                job.step = step;
-                let pending = binding_conditions::pending_event(&job);
-                let waits = self.take_step(job);
+                write.step = step;
+                let pending = binding_conditions::pending_event(&write);
+                let waits = self.take_step(write);
                 pending.filter(|_| waits).into_iter().for_each(|event| self.enqueue_event(event));
             }
             Outcome::GoOn(_) => {}
             Outcome::Done => {
                 self.reset_back_off(&pod);
-                if let DecisionWrite::Bind { event, .. } = &job.write {
-                    self.record_binding(&pod, job.id);
-                    self.enqueue_event(event.clone());
+                if let Decision::Bind { node, .. } = &*write.decision {
+                    self.record_binding(&pod, write.id);
+                    self.enqueue_event(writes::scheduled(&pod, node));
                 }
                 if is_latest {
                     let due = Instant::now() + SHOWN_TIMEOUT;
-                    self.set_timer(due, Timer::ShouldBeShown(Box::new(job)));
+                    self.set_timer(due, Timer::ShouldBeShown(Box::new(write)));
                 }
             }
             Outcome::Known => {
-                self.context.cache.drop_decision(&pod, job.id);
+                self.context.cache.drop_decision(&pod, write.id);
             }
-            Outcome::Rejected(why) => self.give_up(job, why, is_latest),
+            Outcome::Rejected(why) => self.give_up(write, why, is_latest),
         }
     }
 
     /// Gives a decision up. What was written to its claims for devices is taken back first, so that the pod
     /// is not decided again meanwhile.
-    fn give_up(&self, mut job: Job, why: String, is_latest: bool) {
+    fn give_up(&self, mut write: DecisionWrite, why: String, is_latest: bool) {
         // The claims of a pod that another component has bound are needed there, and the claim controller
         // releases those of one that is gone.
-        let waits = self.context.waits(job.pod());
-        let end = if is_latest && waits { job.n_reserved() } else { 0 };
+        let waits = self.context.waits(write.pod());
+        let end = if is_latest && waits { write.n_reserved() } else { 0 };
         if end == 0 {
-            warn!(pod.key = %job.pod().key, why, "cannot bind or evict the pod");
-            return self.reject(&job, &why);
+            warn!(pod.key = %write.pod().key, why, "cannot bind or evict the pod");
+            return self.reject(&write, &why);
         }
-        let waited = job.step == Step::WaitForDevices;
+        let waited = write.step == Step::WaitForDevices;
         let undo = if waited { Undo::Devices } else { Undo::Reservation };
-        job.step = Step::Release(Release { claim: 0, end, undo, why });
-        job.attempts = Attempts::default();
-        self.with_queue(|queue| queue.go_on(job));
+        write.step = Step::Release(Release { claim: 0, end, undo, why });
+        write.attempts = Attempts::default();
+        self.with_queue(|queue| queue.go_on(write));
     }
 
     /// Enqueues the next step of a decision, or lets it wait for its claims or devices. Returns whether it
     /// waits.
-    fn take_step(&self, mut job: Job) -> bool {
-        match job.step {
-            Step::WaitForClaims => match self.are_claims_bound(&job) {
-                Ok(true) => job.step = Job::after_claims(&job.write),
+    fn take_step(&self, mut write: DecisionWrite) -> bool {
+        match write.step {
+            Step::WaitForClaims => match self.are_claims_bound(&write) {
+                Ok(true) => write.step = DecisionWrite::after_claims(&write.decision),
                 Ok(false) => {}
                 Err(why) => {
-                    self.give_up(job, why, true);
+                    self.give_up(write, why, true);
                     return false;
                 }
             },
-            Step::WaitForDevices => match self.awaited_devices(&job) {
-                Awaited::Nothing => job.step = Step::Bind,
+            Step::WaitForDevices => match self.awaited_devices(&write) {
+                Awaited::Nothing => write.step = Step::Bind,
                 Awaited::Until(..) => {}
                 Awaited::Failed(why) => {
-                    self.give_up(job, why, true);
+                    self.give_up(write, why, true);
                     return false;
                 }
             },
@@ -443,13 +449,13 @@ impl Effects {
             | Step::Read(_)
             | Step::Confirm => {}
         }
-        self.with_queue(|queue| queue.go_on(job))
+        self.with_queue(|queue| queue.go_on(write))
     }
 
     /// Whether the claims of a binding are bound. If not, it continues when one is, or after a time. An error says which
     /// of them was deleted.
-    fn are_claims_bound(&self, job: &Job) -> Result<bool, String> {
-        let DecisionWrite::Bind { pod, claims, .. } = &job.write else { return Ok(true) };
+    fn are_claims_bound(&self, write: &DecisionWrite) -> Result<bool, String> {
+        let Decision::Bind { pod, claims, .. } = &*write.decision else { return Ok(true) };
         {
             let mut state = self.context.cache.lock();
             if volumes::are_bound(&state, claims)? {
@@ -457,13 +463,13 @@ impl Effects {
             }
             state.await_claims(&pod.uid, claims);
         }
-        self.set_overdue(job, CLAIMS_TIMEOUT);
+        self.set_overdue(write, CLAIMS_TIMEOUT);
         Ok(false)
     }
 
     /// What a binding waits for. It continues when one of its claims changes, or after a time.
-    fn awaited_devices(&self, job: &Job) -> Awaited {
-        let DecisionWrite::Bind { pod, devices, .. } = &job.write else { return Awaited::Nothing };
+    fn awaited_devices(&self, write: &DecisionWrite) -> Awaited {
+        let Decision::Bind { pod, devices, .. } = &*write.decision else { return Awaited::Nothing };
         let now = self.context.clock.now();
         let awaited = {
             let mut state = self.context.cache.lock();
@@ -474,44 +480,53 @@ impl Effects {
             awaited
         };
         if let Awaited::Until(_, end) = awaited {
-            self.set_overdue(job, Duration::try_from(end.duration_since(now)).unwrap_or_default());
+            self.set_overdue(
+                write,
+                Duration::try_from(end.duration_since(now)).unwrap_or_default(),
+            );
         }
         awaited
     }
 
-    fn set_overdue(&self, job: &Job, after: Duration) {
-        let timer = Timer::Overdue(job.pod().uid.clone(), job.id, job.step.clone());
+    fn set_overdue(&self, write: &DecisionWrite, after: Duration) {
+        let timer = Timer::Overdue(write.pod().uid.clone(), write.id, write.step.clone());
         self.set_timer(Instant::now() + after, timer);
     }
 
     /// Tries a step again later that may succeed then; if it was tried for long enough, the pod is read.
-    fn try_again(&self, ticket: Ticket, mut job: Job, error: &WriteError, sent: Instant) {
+    fn try_again(
+        &self,
+        ticket: Ticket,
+        mut write: DecisionWrite,
+        error: &WriteError,
+        sent: Instant,
+    ) {
         let now = Instant::now();
-        let due = match (error, &job.step) {
+        let due = match (error, &write.step) {
             (WriteError::Passing { .. }, Step::Read(_) | Step::Confirm) => {
-                Some(now + job.attempts.next_pause(ticket.spread()))
+                Some(now + write.attempts.next_pause(ticket.spread()))
             }
             (WriteError::Passing { retry_after, .. }, _) => {
-                job.attempts.failed(sent, now, *retry_after, ticket.spread())
+                write.attempts.failed(sent, now, *retry_after, ticket.spread())
             }
             _ => Some(now + NOT_LEADING_PAUSE),
         };
         if let Some(due) = due {
-            self.with_queue(|queue| queue.retry_decision(ticket, job, due));
+            self.with_queue(|queue| queue.retry_decision(ticket, write, due));
             return;
         }
-        count(&self.context.metrics, write_of(&job.step), "failed");
-        let why = text_of(&job, error);
-        debug!(%job.id, why, "no answer, reading the pod");
-        match &job.step {
+        count(&self.context.metrics, write_of(&write.step), "failed");
+        let why = text_of(&write, error);
+        debug!(%write.id, why, "no answer, reading the pod");
+        match &write.step {
             Step::Claim(_) | Step::Devices(_) | Step::Deallocate => {
-                self.go_on(job, Outcome::Rejected(why), true);
+                self.go_on(write, Outcome::Rejected(why), true);
             }
             Step::Release(release) => {
                 let outcome = Outcome::after_release(release);
-                self.go_on(job, outcome, true);
+                self.go_on(write, outcome, true);
             }
-            _ => self.go_on(job, Outcome::GoOn(Step::Read(Some(why))), true),
+            _ => self.go_on(write, Outcome::GoOn(Step::Read(Some(why))), true),
         }
     }
 
@@ -528,24 +543,25 @@ impl Effects {
 
     /// Reports a rejected decision. The cache keeps assuming it until its back-off ends, so that the
     /// scheduler does not repeat it at once.
-    fn reject(&self, job: &Job, why: &str) {
+    fn reject(&self, write: &DecisionWrite, why: &str) {
         let attempts = &self.context.metrics.schedule_attempts;
         attempts.get_or_create(&Ended { result: "error" }).inc();
-        let (reason, action) = match &job.write {
-            DecisionWrite::Bind { .. } | DecisionWrite::Deallocate { .. } => {
-                ("FailedScheduling", "Scheduling")
-            }
-            DecisionWrite::Evict { .. } => ("FailedEviction", "Evicting"),
+        let (reason, action) = match &*write.decision {
+            Decision::Evict { .. } => ("FailedEviction", "Evicting"),
+            Decision::Bind { .. }
+            | Decision::Nominate { .. }
+            | Decision::Withdraw { .. }
+            | Decision::Deallocate { .. } => ("FailedScheduling", "Scheduling"),
         };
-        let pod = job.pod().clone();
-        if let DecisionWrite::Bind { .. } = &job.write {
-            self.context.cache.reject_binding(&pod, job.id);
+        let pod = write.pod().clone();
+        if let Decision::Bind { .. } = &*write.decision {
+            self.context.cache.reject_binding(&pod, write.id);
         }
         let regarding = Regarding::Pod(pod.clone());
         let (type_, message) = (EventType::Warning, why.to_owned());
         self.enqueue_event(Event { regarding, related: None, type_, reason, action, message });
         let back_off = self.back_off.lock().unwrap_or_else(PoisonError::into_inner).next(&pod.uid);
-        self.set_timer(Instant::now() + back_off, Timer::BackOffEnds(pod, job.id));
+        self.set_timer(Instant::now() + back_off, Timer::BackOffEnds(pod, write.id));
     }
 
     fn reset_back_off(&self, pod: &PodRef) {
@@ -587,19 +603,19 @@ impl Effects {
                     self.reset_back_off(&pod);
                 }
             }
-            Timer::ShouldBeShown(job) => {
-                let is_shown = cache.lock().is_shown(&job.pod().uid, job.id);
+            Timer::ShouldBeShown(write) => {
+                let is_shown = cache.lock().is_shown(&write.pod().uid, write.id);
                 if !is_shown {
                     self.context.metrics.decisions_unconfirmed.inc();
-                    self.with_queue(|queue| queue.push_read(job.id, job.write));
+                    self.with_queue(|queue| queue.push_read(*write));
                 }
             }
             Timer::Overdue(uid, id, step) => {
-                if let Some(job) = self.with_queue(|queue| queue.unpark_at(&uid, id, &step)) {
-                    match self.why_overdue(&job) {
-                        Some(why) => self.go_on(job, Outcome::Rejected(why), true),
+                if let Some(write) = self.with_queue(|queue| queue.unpark_at(&uid, id, &step)) {
+                    match self.why_overdue(&write) {
+                        Some(why) => self.go_on(write, Outcome::Rejected(why), true),
                         None => {
-                            self.take_step(job);
+                            self.take_step(write);
                         }
                     }
                 }
@@ -608,9 +624,9 @@ impl Effects {
     }
 
     /// Why a binding is given up that has waited for too long; `None` if it need not wait any more.
-    fn why_overdue(&self, job: &Job) -> Option<String> {
-        if let DecisionWrite::Bind { devices, .. } = &job.write
-            && job.step == Step::WaitForDevices
+    fn why_overdue(&self, write: &DecisionWrite) -> Option<String> {
+        if let Decision::Bind { devices, .. } = &*write.decision
+            && write.step == Step::WaitForDevices
         {
             let now = self.context.clock.now();
             return match binding_conditions::awaited(&self.context.cache.lock(), devices, now) {
@@ -624,8 +640,8 @@ impl Effects {
 
     /// Continues a binding one of whose claims has changed, if all are bound and their devices ready.
     fn claim_has_changed(&self, uid: &Name) {
-        if let Some(job) = self.with_queue(|queue| queue.unpark(uid)) {
-            self.take_step(job);
+        if let Some(write) = self.with_queue(|queue| queue.unpark(uid)) {
+            self.take_step(write);
         }
     }
 
@@ -716,11 +732,11 @@ impl Effects {
 }
 
 /// What an error means for a decision, unless the step is to be tried again.
-fn outcome_of(job: &Job, error: WriteError) -> Result<Outcome, WriteError> {
-    match (&error, &job.step) {
+fn outcome_of(write: &DecisionWrite, error: WriteError) -> Result<Outcome, WriteError> {
+    match (&error, &write.step) {
         (WriteError::Passing { .. } | WriteError::NotLeading, _) => Err(error),
         (_, Step::Release(release)) => {
-            debug!(%job.id, %error, "cannot release a claim for devices");
+            debug!(%write.id, %error, "cannot release a claim for devices");
             Ok(Outcome::after_release(release))
         }
         // A conflict may be with our own write whose answer was lost.
@@ -728,16 +744,16 @@ fn outcome_of(job: &Job, error: WriteError) -> Result<Outcome, WriteError> {
             WriteError::NotFound | WriteError::Conflict(_),
             Step::Bind | Step::Mark | Step::Delete,
         ) => {
-            debug!(%job.id, %error, "the write failed, reading the pod");
+            debug!(%write.id, %error, "the write failed, reading the pod");
             Ok(Outcome::GoOn(Step::Read(None)))
         }
         // An earlier attempt may have been done, and its answer lost.
         (
             WriteError::Rejected(_) | WriteError::Forbidden(_),
             Step::Bind | Step::Mark | Step::Delete,
-        ) if job.attempts.has_failed() => {
-            debug!(%job.id, %error, "the write was rejected after another attempt, reading the pod");
-            Ok(Outcome::GoOn(Step::Read(Some(text_of(job, &error)))))
+        ) if write.attempts.has_failed() => {
+            debug!(%write.id, %error, "the write was rejected after another attempt, reading the pod");
+            Ok(Outcome::GoOn(Step::Read(Some(text_of(write, &error)))))
         }
         (
             WriteError::NotFound
@@ -745,17 +761,18 @@ fn outcome_of(job: &Job, error: WriteError) -> Result<Outcome, WriteError> {
             | WriteError::Rejected(_)
             | WriteError::Forbidden(_),
             _,
-        ) => Ok(Outcome::Rejected(text_of(job, &error))),
+        ) => Ok(Outcome::Rejected(text_of(write, &error))),
     }
 }
 
 /// The text of the event about a decision that failed.
-fn text_of(job: &Job, error: &WriteError) -> String {
-    match (&job.step, &job.write) {
+fn text_of(write: &DecisionWrite, error: &WriteError) -> String {
+    match (&write.step, &*write.decision) {
         (Step::Claim(_) | Step::Devices(_), _) => error.to_string(),
-        (_, DecisionWrite::Bind { node, .. }) => format!("cannot bind to {node}: {error}"),
-        (_, DecisionWrite::Evict { .. }) => format!("cannot evict: {error}"),
-        (_, DecisionWrite::Deallocate { .. }) => format!("cannot deallocate: {error}"),
+        (_, Decision::Bind { node, .. }) => format!("cannot bind to {node}: {error}"),
+        (_, Decision::Evict { .. }) => format!("cannot evict: {error}"),
+        (_, Decision::Deallocate { .. }) => format!("cannot deallocate: {error}"),
+        (_, Decision::Nominate { .. } | Decision::Withdraw { .. }) => error.to_string(),
     }
 }
 
@@ -782,7 +799,7 @@ async fn sleep_until(due: Option<Instant>) {
 /// A guard for a write in flight. Dropping it marks the write as finished, however it ended.
 struct InFlight<'e> {
     effects: &'e Effects,
-    class: Class,
+    class: WriteClass,
     ticket: Option<Ticket>,
     of: Of,
 }
@@ -795,9 +812,9 @@ enum Of {
 }
 
 impl<'e> InFlight<'e> {
-    fn new(effects: &'e Effects, class: Class, ticket: Ticket, taken: &Taken) -> Self {
+    fn new(effects: &'e Effects, class: WriteClass, ticket: Ticket, taken: &Taken) -> Self {
         let of = match taken {
-            Taken::Decision(job) => Of::Decision(job.pod().clone()),
+            Taken::Decision(write) => Of::Decision(write.pod().clone()),
             Taken::Status(target, _) => Of::Status(target.clone()),
             Taken::Event(_) => Of::Event,
         };

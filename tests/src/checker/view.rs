@@ -6,7 +6,7 @@ use kube_batch_cache::{snapshot::SnapshotOptions, store::Store};
 use kube_batch_framework::arguments::ArgumentValue;
 use kube_batch_model::{
     api_version::{ApiVersion, Join},
-    decision::{Decision, DeviceChoice, EvictReason, PodRef},
+    decision::{Decision, DeviceChoice, EvictReason, JobInQueue, PodRef},
     facts::{
         composite::CompositeFacts, group::GroupFacts, node::NodeFacts, pod::TaskFacts,
         policy::HIGHEST_USER_PRIORITY, topology::TopologyLevel,
@@ -167,7 +167,7 @@ fn decide<'a>(
             expect_placeable(store, pod, node, "nominated")?;
             Ok(Fate::Nominated(node))
         }
-        Decision::Evict { node, reason, by, queue, .. } => {
+        Decision::Evict { node, cause, .. } => {
             if !pod.is_running() {
                 return Err(format!("is evicted, but is {:?}", pod.facts.status));
             }
@@ -175,7 +175,8 @@ fn decide<'a>(
                 Some(own) if own == node => {}
                 own => return Err(format!("is evicted from {node}, but is on {own:?}")),
             }
-            Ok(Fate::Evicted(Eviction { at, reason: *reason, by, queue }))
+            let JobInQueue { job: by, queue } = cause.job();
+            Ok(Fate::Evicted(Eviction { at, reason: cause.reason(), by, queue }))
         }
         Decision::Withdraw { .. } => Ok(Fate::Withdrawn),
         Decision::Deallocate { .. } => unreachable!("it does not decide about the pod itself"),

@@ -6,7 +6,7 @@ use kube_batch_api::{crd::PodGroupSpec, dialect::RawObject, kind::ApplyObject as
 use kube_batch_framework::{arguments::ArgumentValue, candidates::Search};
 use kube_batch_model::{
     api_version::ApiVersion,
-    decision::{Decision, DeviceChoice, EvictReason, PodRef},
+    decision::{Decision, DeviceChoice, EvictReason, EvictionCause, JobInQueue, PodRef},
     facts::device::claim::DeviceResult,
     name::{JobKey, Name, ObjectKey},
 };
@@ -68,9 +68,10 @@ impl Decided {
         Decision::Evict {
             pod: PodRef { uid: facts.uid.clone(), key },
             node: facts.node.clone().expect("it is on a node"),
-            reason: EvictReason::Preempt,
-            by: JobKey::annotated(ObjectKey::new("bench", "job-00000")),
-            queue: "queue-0".into(),
+            cause: EvictionCause::Preempt(JobInQueue {
+                job: JobKey::annotated(ObjectKey::new("bench", "job-00000")),
+                queue: "queue-0".into(),
+            }),
         }
     }
 
@@ -296,8 +297,8 @@ fn victims_of_the_same_priority_are_found() {
 fn victims_of_the_wrong_queue_are_found() {
     let with_reason = |reason: EvictReason| {
         move |decision: &mut Decision| {
-            if let Decision::Evict { reason: own, .. } = decision {
-                *own = reason;
+            if let Decision::Evict { cause, .. } = decision {
+                *cause = EvictionCause::new(reason, cause.job().clone());
             }
         }
     };
@@ -452,9 +453,10 @@ fn inside_a_job_only_a_higher_priority_preempts() {
         let evict = Decision::Evict {
             pod: pod(&world, "runs"),
             node: "n".into(),
-            reason: EvictReason::Preempt,
-            by: JobKey::annotated(ObjectKey::new("ns", "g")),
-            queue: "default".into(),
+            cause: EvictionCause::Preempt(JobInQueue {
+                job: JobKey::annotated(ObjectKey::new("ns", "g")),
+                queue: "default".into(),
+            }),
         };
         let nominate =
             Decision::Nominate { pod: pod(&world, "waits"), node: "n".into(), devices: [].into() };
@@ -589,9 +591,10 @@ fn problems_of_a_victim_with_budget(mode: &str, disrupted: &str, cpus_of_other: 
     let evict = Decision::Evict {
         pod: pod(&world, "protected"),
         node: "n".into(),
-        reason: EvictReason::Preempt,
-        by: JobKey::Pod { pod: waits.key.clone(), uid: waits.uid.clone() },
-        queue: "default".into(),
+        cause: EvictionCause::Preempt(JobInQueue {
+            job: JobKey::Pod { pod: waits.key.clone(), uid: waits.uid.clone() },
+            queue: "default".into(),
+        }),
     };
     let nominate = Decision::Nominate { pod: waits, node: "n".into(), devices: [].into() };
     problems(&world.store, &case.conf, &[evict, nominate]).join(", ")

@@ -326,7 +326,8 @@ impl<'a> Checker<'a> {
     /// whole.
     fn evictions(&self) -> Option<String> {
         for decision in &self.cycle.decisions {
-            let Decision::Evict { pod, by, .. } = decision else { continue };
+            let Decision::Evict { pod, cause, .. } = decision else { continue };
+            let by = &cause.job().job;
             let jobs = &self.snapshot.jobs.key;
             let (preemptor, _) = jobs.iter().find(|(_, key)| *key == by)?;
             let counts = &self.after.jobs.counts[preemptor];

@@ -37,7 +37,9 @@ fn evictions_cease() {
 /// The evictions of a cycle, as text.
 fn in_words(played: &Played) -> Vec<String> {
     let evicted = played.evicted.iter();
-    evicted.map(|of| format!("{} {} for {}", of.reason, of.pod.name, of.by)).collect()
+    evicted
+        .map(|of| format!("{} {} for {}", of.cause.reason(), of.pod.name, of.cause.job().job))
+        .collect()
 }
 
 /// Nothing starts only to be evicted: where no pod has come or gone since a pod started, it is not evicted. Evictions
@@ -81,7 +83,8 @@ fn started_in_vain(period: &[Played]) -> Option<String> {
             let (since, pod) = young(&of.pod.name)?;
             Some(format!(
                 "{pod} starts in cycle {since}, in cycle {at} {} for {}",
-                of.reason, of.by
+                of.cause.reason(),
+                of.cause.job().job
             ))
         };
         if let Some(why) = evicted.map(words).find_map(|why| why) {

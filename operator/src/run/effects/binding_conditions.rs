@@ -2,10 +2,13 @@
 
 use jiff::{SignedDuration, Timestamp};
 use kube_batch_devices::pod::{Readiness, readiness};
-use kube_batch_model::{decision::DeviceChoice, name::ObjectKey};
-use kube_batch_scheduler::writes::{DecisionWrite, Event, EventType, Regarding};
+use kube_batch_model::{
+    decision::{Decision, DeviceChoice},
+    name::ObjectKey,
+};
+use kube_batch_scheduler::writes::{Event, EventType, Regarding};
 
-use super::queue::{Job, Step};
+use super::queue::{DecisionWrite, Step};
 use crate::run::scheduler_cache::CacheState;
 
 /// How long devices may take to be ready, from their allocation: Kubernetes' default `bindingTimeout`.
@@ -55,9 +58,9 @@ pub(super) fn awaited(state: &CacheState, devices: &[DeviceChoice], now: Timesta
 }
 
 /// The event about a binding that begins to wait for its devices.
-pub(super) fn pending_event(job: &Job) -> Option<Event> {
-    let DecisionWrite::Bind { pod, node, .. } = &job.write else { return None };
-    (job.step == Step::WaitForDevices).then(|| Event {
+pub(super) fn pending_event(write: &DecisionWrite) -> Option<Event> {
+    let Decision::Bind { pod, node, .. } = &*write.decision else { return None };
+    (write.step == Step::WaitForDevices).then(|| Event {
         regarding: Regarding::Pod(pod.clone()),
         related: None,
         type_: EventType::Normal,

@@ -8,15 +8,15 @@
 //!
 //! There are no calls and no clock in here: every time is an argument.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use kube_batch_cache::assumed::DecisionId;
 use kube_batch_model::{
     api_version::ApiVersion,
-    decision::PodRef,
+    decision::{Decision, PodRef},
     name::{Name, ObjectKey},
 };
-use kube_batch_scheduler::writes::{DecisionWrite, Event};
+use kube_batch_scheduler::writes::Event;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -56,7 +56,7 @@ impl fmt::Display for Target {
 
 /// A class of writes, which has workers of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Class {
+pub(crate) enum WriteClass {
     /// Bindings and evictions.
     Decision,
     /// Volumes and claims of bindings, for storage and for devices.
@@ -65,7 +65,7 @@ pub(crate) enum Class {
     Event,
 }
 
-impl Class {
+impl WriteClass {
     pub(crate) const ALL: [Self; 4] = [Self::Decision, Self::Volume, Self::Status, Self::Event];
 
     /// How many writes of the class are in flight at most, if `n` decisions are.
@@ -136,38 +136,42 @@ impl Release {
 
 /// A decision on its way.
 #[derive(Clone, Debug)]
-pub(crate) struct Job {
+pub(crate) struct DecisionWrite {
     pub(crate) id: DecisionId,
-    pub(crate) write: DecisionWrite,
+    pub(crate) decision: Arc<Decision>,
     pub(crate) step: Step,
     pub(crate) attempts: Attempts,
 }
 
-impl Job {
-    fn new(id: DecisionId, write: DecisionWrite) -> Self {
-        let step = match &write {
-            DecisionWrite::Bind { claims, .. } if !claims.is_empty() => Step::Claim(0),
-            DecisionWrite::Bind { .. } => Self::after_claims(&write),
-            DecisionWrite::Evict { .. } => Step::Mark,
-            DecisionWrite::Deallocate { .. } => Step::Deallocate,
+impl DecisionWrite {
+    /// `None` if the decision is not a write of its own.
+    fn new(id: DecisionId, decision: Arc<Decision>) -> Option<Self> {
+        let step = match &*decision {
+            Decision::Bind { claims, .. } if !claims.is_empty() => Step::Claim(0),
+            Decision::Bind { .. } => Self::after_claims(&decision),
+            Decision::Evict { .. } => Step::Mark,
+            Decision::Deallocate { .. } => Step::Deallocate,
+            Decision::Nominate { .. } | Decision::Withdraw { .. } => return None,
         };
-        Self { id, write, step, attempts: Attempts::default() }
+        Some(Self { id, decision, step, attempts: Attempts::default() })
     }
 
     /// The step of a binding whose claims for volumes are bound.
-    pub(crate) fn after_claims(write: &DecisionWrite) -> Step {
-        match write {
-            DecisionWrite::Bind { devices, .. } if !devices.is_empty() => Step::Devices(0),
-            DecisionWrite::Bind { .. }
-            | DecisionWrite::Evict { .. }
-            | DecisionWrite::Deallocate { .. } => Step::Bind,
+    pub(crate) fn after_claims(decision: &Decision) -> Step {
+        match decision {
+            Decision::Bind { devices, .. } if !devices.is_empty() => Step::Devices(0),
+            Decision::Bind { .. }
+            | Decision::Evict { .. }
+            | Decision::Nominate { .. }
+            | Decision::Withdraw { .. }
+            | Decision::Deallocate { .. } => Step::Bind,
         }
     }
 
     /// The number of claims for devices that may be reserved for the pod: those before the step, and the one
     /// that it is about if an answer was lost.
     pub(crate) fn n_reserved(&self) -> usize {
-        let DecisionWrite::Bind { devices, .. } = &self.write else { return 0 };
+        let Decision::Bind { devices, .. } = &*self.decision else { return 0 };
         match self.step {
             Step::Devices(n) => n + usize::from(self.attempts.has_failed()),
             Step::WaitForDevices | Step::Bind | Step::Read(_) => devices.len(),
@@ -181,20 +185,20 @@ impl Job {
         }
     }
 
-    pub(crate) const fn pod(&self) -> &PodRef {
-        self.write.pod()
+    pub(crate) fn pod(&self) -> &PodRef {
+        self.decision.pod()
     }
 
-    const fn class(&self) -> Class {
+    const fn class(&self) -> WriteClass {
         match self.step {
             Step::Claim(_)
             | Step::WaitForClaims
             | Step::Devices(_)
             | Step::WaitForDevices
             | Step::Release(_)
-            | Step::Deallocate => Class::Volume,
+            | Step::Deallocate => WriteClass::Volume,
             Step::Bind | Step::Mark | Step::Delete | Step::Read(_) | Step::Confirm => {
-                Class::Decision
+                WriteClass::Decision
             }
         }
     }
@@ -223,7 +227,7 @@ enum Key {
 /// A write that was taken.
 #[derive(Clone, Debug)]
 pub(crate) enum Taken {
-    Decision(Box<Job>),
+    Decision(Box<DecisionWrite>),
     Status(Target, StatusWrite),
     Event(Box<EventWrite>),
 }
@@ -234,7 +238,7 @@ pub(crate) enum Timer {
     /// The back-off of a decision ends that the API server rejected.
     BackOffEnds(PodRef, DecisionId),
     /// The watch should have shown a decision by now.
-    ShouldBeShown(Box<Job>),
+    ShouldBeShown(Box<DecisionWrite>),
     /// A binding should not wait any more, at this step.
     Overdue(Name, DecisionId, Step),
 }
@@ -253,14 +257,14 @@ const PER_EVENT: u32 = 200;
 /// Writes that wait, and how many are in flight.
 #[derive(Debug)]
 pub(crate) struct WriteQueue {
-    /// In the order of [`Class::ALL`].
+    /// In the order of [`WriteClass::ALL`].
     lanes: [Lane<Key>; 4],
     /// Decisions that are not being sent, by the pod's uid.
-    jobs: BTreeMap<Name, Job>,
+    decisions: BTreeMap<Name, DecisionWrite>,
     /// Newer decisions for pods whose decision is being sent.
-    sending: BTreeMap<Name, Option<Job>>,
+    sending: BTreeMap<Name, Option<DecisionWrite>>,
     /// Bindings that wait until their claims are bound, or their devices ready.
-    parked: BTreeMap<Name, Job>,
+    parked: BTreeMap<Name, DecisionWrite>,
     status: BTreeMap<Target, StatusWrite>,
     /// Objects with a status write in flight, and whether a cycle wanted to write another.
     writing: BTreeMap<Target, Wanted>,
@@ -275,8 +279,8 @@ impl WriteQueue {
     /// A queue with this many decisions in flight at most.
     pub(crate) fn new(n_workers: usize) -> Self {
         Self {
-            lanes: Class::ALL.map(|class| Lane::new(class.limit(n_workers))),
-            jobs: BTreeMap::new(),
+            lanes: WriteClass::ALL.map(|class| Lane::new(class.limit(n_workers))),
+            decisions: BTreeMap::new(),
             sending: BTreeMap::new(),
             parked: BTreeMap::new(),
             status: BTreeMap::new(),
@@ -290,41 +294,45 @@ impl WriteQueue {
 
     /// Adds a decision, in place of an earlier one for the same pod. One that is being sent is answered
     /// first.
-    pub(crate) fn push_decision(&mut self, id: DecisionId, write: DecisionWrite) {
-        self.push_job(Job::new(id, write));
+    pub(crate) fn push_decision(&mut self, id: DecisionId, decision: Arc<Decision>) {
+        DecisionWrite::new(id, decision).into_iter().for_each(|write| self.push_write(write));
     }
 
     /// Adds the reading of a pod whose decision the watch does not show.
-    pub(crate) fn push_read(&mut self, id: DecisionId, write: DecisionWrite) {
-        self.push_job(Job { step: Step::Confirm, ..Job::new(id, write) });
+    pub(crate) fn push_read(&mut self, write: DecisionWrite) {
+        self.push_write(DecisionWrite {
+            step: Step::Confirm,
+            attempts: Attempts::default(),
+            ..write
+        });
     }
 
-    fn push_job(&mut self, job: Job) {
-        let uid = job.pod().uid.clone();
+    fn push_write(&mut self, write: DecisionWrite) {
+        let uid = write.pod().uid.clone();
         self.parked.remove(&uid);
         if let Some(next) = self.sending.get_mut(&uid) {
-            *next = Some(job);
+            *next = Some(write);
             return;
         }
-        let (class, namespace) = (job.class(), job.pod().key.namespace.clone());
+        let (class, namespace) = (write.class(), write.pod().key.namespace.clone());
         // Where the older one waits the newer one is found; it may wait in another lane too.
-        let old = self.jobs.insert(uid.clone(), job);
+        let old = self.decisions.insert(uid.clone(), write);
         if old.is_none_or(|old| old.class() != class) {
             self.lane_mut(class).push(&namespace, Key::Pod(uid));
         }
     }
 
-    const fn lane(&self, class: Class) -> &Lane<Key> {
+    const fn lane(&self, class: WriteClass) -> &Lane<Key> {
         &self.lanes[class as usize]
     }
 
-    const fn lane_mut(&mut self, class: Class) -> &mut Lane<Key> {
+    const fn lane_mut(&mut self, class: WriteClass) -> &mut Lane<Key> {
         &mut self.lanes[class as usize]
     }
 
     /// Whether decisions wait for a worker, or for answers to others of their namespace.
     pub(crate) fn has_pending_decisions(&self) -> bool {
-        let lane = self.lane(Class::Decision);
+        let lane = self.lane(WriteClass::Decision);
         lane.has_ready(&Limits::default()) || !lane.full().is_empty()
     }
 
@@ -332,7 +340,7 @@ impl WriteQueue {
     pub(crate) fn push_status(&mut self, target: Target, patch: Value, events: Vec<Event>) {
         let write = StatusWrite { patch, events, attempts: Attempts::default() };
         if self.status.insert(target.clone(), write).is_none() {
-            self.lane_mut(Class::Status).push(&target.namespace(), Key::Status(target));
+            self.lane_mut(WriteClass::Status).push(&target.namespace(), Key::Status(target));
         }
     }
 
@@ -342,7 +350,7 @@ impl WriteQueue {
         let write = EventWrite { event, attempts: Attempts::default() };
         let (number, is_dropped) = self.waiting_events.push(Box::new(write));
         if let Some(number) = number {
-            self.lane_mut(Class::Event).push(&namespace, Key::Event(number));
+            self.lane_mut(WriteClass::Event).push(&namespace, Key::Event(number));
         }
         !is_dropped
     }
@@ -356,7 +364,7 @@ impl WriteQueue {
     }
 
     /// Takes the next write of a class, which is in flight until [`Self::finish`].
-    pub(crate) fn pop(&mut self, class: Class, now: Instant) -> Option<(Ticket, Taken)> {
+    pub(crate) fn pop(&mut self, class: WriteClass, now: Instant) -> Option<(Ticket, Taken)> {
         self.lane_mut(class).advance(now);
         let limits = self.limits(class);
         loop {
@@ -364,11 +372,11 @@ impl WriteQueue {
             match self.take(class, key) {
                 Some(taken) => {
                     match class {
-                        Class::Decision => {
+                        WriteClass::Decision => {
                             self.n_since_event = (self.n_since_event + 1).min(PER_EVENT);
                         }
-                        Class::Event => self.n_since_event = 0,
-                        Class::Volume | Class::Status => {}
+                        WriteClass::Event => self.n_since_event = 0,
+                        WriteClass::Volume | WriteClass::Status => {}
                     }
                     return Some((ticket, taken));
                 }
@@ -380,38 +388,42 @@ impl WriteQueue {
 
     /// While decisions wait, the API server is left to them, but for one status at a time, and one event
     /// for [`PER_EVENT`] decisions; while statuses wait, one event is sent at a time.
-    fn limits(&self, class: Class) -> Limits {
+    fn limits(&self, class: WriteClass) -> Limits {
         let mut limits = Limits::default();
         match class {
-            Class::Decision | Class::Volume => {}
-            Class::Status => {
-                limits.yield_to(self.lane(Class::Decision), &Limits::default(), 1);
+            WriteClass::Decision | WriteClass::Volume => {}
+            WriteClass::Status => {
+                limits.yield_to(self.lane(WriteClass::Decision), &Limits::default(), 1);
             }
-            Class::Event => {
+            WriteClass::Event => {
                 let beside_decisions = usize::from(self.n_since_event >= PER_EVENT);
-                let of_statuses = self.limits(Class::Status);
-                limits.yield_to(self.lane(Class::Status), &of_statuses, 1);
-                limits.yield_to(self.lane(Class::Decision), &Limits::default(), beside_decisions);
+                let of_statuses = self.limits(WriteClass::Status);
+                limits.yield_to(self.lane(WriteClass::Status), &of_statuses, 1);
+                limits.yield_to(
+                    self.lane(WriteClass::Decision),
+                    &Limits::default(),
+                    beside_decisions,
+                );
             }
         }
         limits
     }
 
     /// Whether [`Self::pop`] would return a write of the class.
-    pub(crate) fn may_pop(&self, class: Class) -> bool {
+    pub(crate) fn may_pop(&self, class: WriteClass) -> bool {
         self.lane(class).may_pop(&self.limits(class))
     }
 
-    fn take(&mut self, class: Class, key: Key) -> Option<Taken> {
+    fn take(&mut self, class: WriteClass, key: Key) -> Option<Taken> {
         match key {
             Key::Pod(uid) => {
-                let job = self.jobs.remove(&uid)?;
-                if job.class() != class {
-                    self.jobs.insert(uid, job);
+                let write = self.decisions.remove(&uid)?;
+                if write.class() != class {
+                    self.decisions.insert(uid, write);
                     return None;
                 }
                 self.sending.insert(uid, None);
-                Some(Taken::Decision(Box::new(job)))
+                Some(Taken::Decision(Box::new(write)))
             }
             Key::Status(target) => {
                 let write = self.status.remove(&target)?;
@@ -423,7 +435,7 @@ impl WriteQueue {
     }
 
     /// Records that a write that was taken was attempted.
-    pub(crate) fn finish(&mut self, class: Class, ticket: &Ticket, sign: Sign, now: Instant) {
+    pub(crate) fn finish(&mut self, class: WriteClass, ticket: &Ticket, sign: Sign, now: Instant) {
         self.lane_mut(class).finish(ticket, sign, now);
     }
 
@@ -432,7 +444,7 @@ impl WriteQueue {
     pub(crate) fn sent(&mut self, pod: &PodRef) -> bool {
         match self.sending.remove(&pod.uid).flatten() {
             Some(newer) => {
-                self.push_job(newer);
+                self.push_write(newer);
                 false
             }
             None => true,
@@ -440,21 +452,21 @@ impl WriteQueue {
     }
 
     /// Continues a decision with its next step; returns whether it waits.
-    pub(crate) fn go_on(&mut self, job: Job) -> bool {
-        let uid = job.pod().uid.clone();
-        let waits = matches!(job.step, Step::WaitForClaims | Step::WaitForDevices);
+    pub(crate) fn go_on(&mut self, write: DecisionWrite) -> bool {
+        let uid = write.pod().uid.clone();
+        let waits = matches!(write.step, Step::WaitForClaims | Step::WaitForDevices);
         if waits {
-            self.parked.insert(uid, job);
+            self.parked.insert(uid, write);
         } else {
-            self.push_job(job);
+            self.push_write(write);
         }
         waits
     }
 
     /// Tries a step of a decision again later.
-    pub(crate) fn retry_decision(&mut self, ticket: Ticket, job: Job, due: Instant) {
-        let (class, uid) = (job.class(), job.pod().uid.clone());
-        self.jobs.insert(uid.clone(), job);
+    pub(crate) fn retry_decision(&mut self, ticket: Ticket, write: DecisionWrite, due: Instant) {
+        let (class, uid) = (write.class(), write.pod().uid.clone());
+        self.decisions.insert(uid.clone(), write);
         self.lane_mut(class).retry(ticket, Key::Pod(uid), due);
     }
 
@@ -468,24 +480,29 @@ impl WriteQueue {
     ) {
         if !self.status.contains_key(&target) {
             self.status.insert(target.clone(), write);
-            self.lane_mut(Class::Status).retry(ticket, Key::Status(target), due);
+            self.lane_mut(WriteClass::Status).retry(ticket, Key::Status(target), due);
         }
     }
 
     /// Tries to send an event again later.
     pub(crate) fn retry_event(&mut self, ticket: Ticket, write: Box<EventWrite>, due: Instant) {
         let number = self.waiting_events.put_back(write);
-        self.lane_mut(Class::Event).retry(ticket, Key::Event(number), due);
+        self.lane_mut(WriteClass::Event).retry(ticket, Key::Event(number), due);
     }
 
     /// Takes the binding of a pod that waits.
-    pub(crate) fn unpark(&mut self, uid: &Name) -> Option<Job> {
+    pub(crate) fn unpark(&mut self, uid: &Name) -> Option<DecisionWrite> {
         self.parked.remove(uid)
     }
 
     /// Takes a binding if it waits at this step.
-    pub(crate) fn unpark_at(&mut self, uid: &Name, id: DecisionId, step: &Step) -> Option<Job> {
-        let is_it = |job: &Job| job.id == id && job.step == *step;
+    pub(crate) fn unpark_at(
+        &mut self,
+        uid: &Name,
+        id: DecisionId,
+        step: &Step,
+    ) -> Option<DecisionWrite> {
+        let is_it = |write: &DecisionWrite| write.id == id && write.step == *step;
         self.parked.get(uid).is_some_and(is_it).then(|| self.parked.remove(uid)).flatten()
     }
 
@@ -514,14 +531,14 @@ impl WriteQueue {
     }
 
     /// When a write of a class may become ready that is not now.
-    pub(crate) fn next_due(&self, class: Class) -> Option<Instant> {
+    pub(crate) fn next_due(&self, class: WriteClass) -> Option<Instant> {
         self.lane(class).next_due()
     }
 
     /// Number of writes that wait.
     pub(crate) fn len(&self) -> usize {
         // The lane of events has keys of some that were dropped.
-        let others = Class::ALL.into_iter().filter(|class| *class != Class::Event);
+        let others = WriteClass::ALL.into_iter().filter(|class| *class != WriteClass::Event);
         others.map(|class| self.lane(class).len()).sum::<usize>() + self.waiting_events.len()
     }
 
@@ -543,7 +560,7 @@ impl WriteQueue {
     /// Removes everything that was not taken.
     pub(crate) fn clear(&mut self) {
         self.lanes.iter_mut().for_each(Lane::clear);
-        self.jobs.clear();
+        self.decisions.clear();
         self.sending.values_mut().for_each(|next| *next = None);
         self.parked.clear();
         self.status.clear();
@@ -557,9 +574,9 @@ mod tests {
     use std::time::Duration;
 
     use jiff::Timestamp;
-    use kube_batch_cache::{assumed::Assumed, store::Store};
-    use kube_batch_model::decision::{ClaimChoice, Decision};
-    use kube_batch_scheduler::writes::{EventType, Regarding, decision_writes};
+    use kube_batch_cache::assumed::Assumed;
+    use kube_batch_model::decision::ClaimChoice;
+    use kube_batch_scheduler::writes::{EventType, Regarding};
     use serde_json::json;
 
     use super::{super::waiting_events::MAX_EVENTS, *};
@@ -598,8 +615,7 @@ mod tests {
             };
             self.assumed.note(&bind, Timestamp::UNIX_EPOCH);
             let id = self.assumed.id(&name.into()).expect("it was noted");
-            let write = decision_writes(&[bind], &Store::default()).remove(0);
-            self.queue.push_decision(id, write);
+            self.queue.push_decision(id, Arc::new(bind));
             id
         }
 
@@ -607,18 +623,18 @@ mod tests {
             self.queue.push_status(target(name), json!(n), vec![event(n)]);
         }
 
-        fn pop(&mut self, class: Class) -> Option<(Ticket, Taken)> {
+        fn pop(&mut self, class: WriteClass) -> Option<(Ticket, Taken)> {
             self.queue.pop(class, self.now)
         }
 
         /// Takes a decision, whose step is this.
-        fn pop_job(&mut self, class: Class) -> Option<(Ticket, Job)> {
+        fn pop_write(&mut self, class: WriteClass) -> Option<(Ticket, DecisionWrite)> {
             let (ticket, taken) = self.pop(class)?;
-            let Taken::Decision(job) = taken else { panic!("{taken:?}") };
-            Some((ticket, *job))
+            let Taken::Decision(write) = taken else { panic!("{taken:?}") };
+            Some((ticket, *write))
         }
 
-        fn finish(&mut self, class: Class, ticket: &Ticket) {
+        fn finish(&mut self, class: WriteClass, ticket: &Ticket) {
             self.queue.finish(class, ticket, Sign::Alive, self.now);
         }
     }
@@ -655,15 +671,17 @@ mod tests {
         for name in ["1", "2", "3", "4", "5", "6", "7", "8"] {
             world.bind(name, "n", None);
         }
-        assert!(world.pop(Class::Status).is_some());
-        assert!(world.pop(Class::Status).is_none() && !world.queue.may_pop(Class::Status));
-        let taken: Vec<_> = std::iter::from_fn(|| world.pop(Class::Decision)).collect();
+        assert!(world.pop(WriteClass::Status).is_some());
+        assert!(
+            world.pop(WriteClass::Status).is_none() && !world.queue.may_pop(WriteClass::Status)
+        );
+        let taken: Vec<_> = std::iter::from_fn(|| world.pop(WriteClass::Decision)).collect();
         assert_eq!(taken.len(), 6, "a namespace never has all workers");
-        world.finish(Class::Decision, &taken[0].0);
-        world.finish(Class::Decision, &taken[1].0);
-        while world.pop(Class::Decision).is_some() {}
+        world.finish(WriteClass::Decision, &taken[0].0);
+        world.finish(WriteClass::Decision, &taken[1].0);
+        while world.pop(WriteClass::Decision).is_some() {}
         assert!(!world.queue.has_pending_decisions());
-        assert!(world.pop(Class::Status).is_some());
+        assert!(world.pop(WriteClass::Status).is_some());
     }
 
     #[test]
@@ -672,7 +690,7 @@ mod tests {
         for n in 0..40 {
             world.bind(&n.to_string(), "n", None);
         }
-        let taken: Vec<_> = std::iter::from_fn(|| world.pop(Class::Decision)).collect();
+        let taken: Vec<_> = std::iter::from_fn(|| world.pop(WriteClass::Decision)).collect();
         assert_eq!(taken.len(), 24);
         assert!(world.queue.has_pending_decisions());
         let about = |namespace| {
@@ -682,13 +700,14 @@ mod tests {
         for namespace in ["ns", "ns", "other", "other", "other"] {
             assert!(world.queue.push_event(about(namespace)));
         }
-        let n_events = |world: &mut World| std::iter::from_fn(|| world.pop(Class::Event)).count();
+        let n_events =
+            |world: &mut World| std::iter::from_fn(|| world.pop(WriteClass::Event)).count();
         assert_eq!(n_events(&mut world), 3, "of the other namespace");
         let mut taken = taken.into_iter();
         while world.queue.has_pending_decisions() {
-            assert!(!world.queue.may_pop(Class::Event));
-            world.finish(Class::Decision, &taken.next().expect("in flight").0);
-            world.pop(Class::Decision);
+            assert!(!world.queue.may_pop(WriteClass::Event));
+            world.finish(WriteClass::Decision, &taken.next().expect("in flight").0);
+            world.pop(WriteClass::Decision);
         }
         assert_eq!(n_events(&mut world), 2);
     }
@@ -702,12 +721,12 @@ mod tests {
         (0..10).for_each(|n| assert!(world.queue.push_event(event(n))));
         let mut n_events = 0;
         for _ in 0..3 * PER_EVENT {
-            let (ticket, _) = world.pop(Class::Decision).expect("a decision");
-            if let Some((event, _)) = world.pop(Class::Event) {
+            let (ticket, _) = world.pop(WriteClass::Decision).expect("a decision");
+            if let Some((event, _)) = world.pop(WriteClass::Event) {
                 n_events += 1;
-                world.finish(Class::Event, &event);
+                world.finish(WriteClass::Event, &event);
             }
-            world.finish(Class::Decision, &ticket);
+            world.finish(WriteClass::Decision, &ticket);
         }
         assert_eq!(n_events, 3);
     }
@@ -719,22 +738,22 @@ mod tests {
             world.status(name, n);
         }
         assert_eq!(world.queue.len(), 2);
-        let Some((ticket, Taken::Status(taken, write))) = world.pop(Class::Status) else {
+        let Some((ticket, Taken::Status(taken, write))) = world.pop(WriteClass::Status) else {
             panic!("a status")
         };
         assert_eq!((taken, &write.patch), (target("q"), &json!(2)));
         assert_eq!(write.events.iter().map(|event| &*event.message).collect::<Vec<_>>(), ["2"]);
-        assert!(world.pop(Class::Event).is_none(), "the event waits with its status");
+        assert!(world.pop(WriteClass::Event).is_none(), "the event waits with its status");
         assert!(world.queue.defer_if_writing(&target("q")));
         assert!(!world.queue.defer_if_writing(&target("r")));
-        world.finish(Class::Status, &ticket);
+        world.finish(WriteClass::Status, &ticket);
         assert!(world.queue.answered(&target("q")), "another was wanted");
         assert!(!world.queue.defer_if_writing(&target("q")));
         // A newer one is not replaced by an older one that is tried again.
         world.status("q", 4);
         let due = world.now + Duration::from_secs(1);
         world.queue.retry_status(ticket, target("q"), write, due);
-        assert_eq!(world.queue.next_due(Class::Status), None);
+        assert_eq!(world.queue.next_due(WriteClass::Status), None);
         assert_eq!(world.queue.len(), 2);
     }
 
@@ -743,16 +762,16 @@ mod tests {
         let mut world = World::new();
         world.bind("a", "n", None);
         let second = world.bind("a", "m", None);
-        let (ticket, job) = world.pop_job(Class::Decision).expect("a decision");
-        assert_eq!(job.id, second);
-        assert!(world.pop(Class::Decision).is_none());
+        let (ticket, write) = world.pop_write(WriteClass::Decision).expect("a decision");
+        assert_eq!(write.id, second);
+        assert!(world.pop(WriteClass::Decision).is_none());
         // One that is being sent is answered first.
         let third = world.bind("a", "o", Some("c"));
-        assert!(world.pop(Class::Volume).is_none());
-        world.finish(Class::Decision, &ticket);
+        assert!(world.pop(WriteClass::Volume).is_none());
+        world.finish(WriteClass::Decision, &ticket);
         assert!(!world.queue.sent(&pod("a")), "it is not the latest");
-        let (_, job) = world.pop_job(Class::Volume).expect("a decision");
-        assert_eq!((job.id, job.step), (third, Step::Claim(0)));
+        let (_, write) = world.pop_write(WriteClass::Volume).expect("a decision");
+        assert_eq!((write.id, write.step), (third, Step::Claim(0)));
     }
 
     #[test]
@@ -760,8 +779,8 @@ mod tests {
         let mut world = World::new();
         world.bind("a", "n", Some("c"));
         let second = world.bind("a", "m", None);
-        assert!(world.pop(Class::Volume).is_none());
-        assert_eq!(world.pop_job(Class::Decision).expect("a decision").1.id, second);
+        assert!(world.pop(WriteClass::Volume).is_none());
+        assert_eq!(world.pop_write(WriteClass::Decision).expect("a decision").1.id, second);
         assert_eq!((world.queue.len(), world.queue.n_in_flight()), (0, 1));
     }
 
@@ -769,10 +788,10 @@ mod tests {
     fn a_binding_waits_for_its_claims_until_they_are_bound_or_a_newer_one_replaces_it() {
         let mut world = World::new();
         let first = world.bind("a", "n", Some("c"));
-        let (ticket, job) = world.pop_job(Class::Volume).expect("a decision");
-        world.finish(Class::Volume, &ticket);
+        let (ticket, write) = world.pop_write(WriteClass::Volume).expect("a decision");
+        world.finish(WriteClass::Volume, &ticket);
         assert!(world.queue.sent(&pod("a")));
-        world.queue.go_on(Job { step: Step::WaitForClaims, ..job });
+        world.queue.go_on(DecisionWrite { step: Step::WaitForClaims, ..write });
         assert!(!world.queue.is_idle() && world.queue.n_parked() == 1);
         world.bind("a", "m", None);
         assert_eq!(world.queue.n_parked(), 0);
@@ -787,7 +806,7 @@ mod tests {
         }
         assert!(!world.queue.push_event(event(0)));
         assert_eq!(world.queue.len(), MAX_EVENTS);
-        world.pop(Class::Event);
+        world.pop(WriteClass::Event);
         assert!(world.queue.push_event(event(0)));
     }
 
@@ -806,10 +825,10 @@ mod tests {
         }
         assert_eq!(world.queue.len(), MAX_EVENTS);
         let mut sent = BTreeMap::<String, Vec<u32>>::new();
-        while let Some((ticket, Taken::Event(write))) = world.pop(Class::Event) {
+        while let Some((ticket, Taken::Event(write))) = world.pop(WriteClass::Event) {
             let namespace = write.event.regarding.namespace().to_string();
             sent.entry(namespace).or_default().push(write.event.message.parse().expect("a number"));
-            world.finish(Class::Event, &ticket);
+            world.finish(WriteClass::Event, &ticket);
         }
         assert_eq!(sent["other"], (0..100).collect::<Vec<_>>());
         // The first of the burst are sent: they say how it began.
@@ -820,7 +839,7 @@ mod tests {
     fn what_is_in_flight_stays_when_the_queue_is_cleared() {
         let mut world = World::new();
         world.status("q", 1);
-        let (ticket, _) = world.pop(Class::Status).expect("a status");
+        let (ticket, _) = world.pop(WriteClass::Status).expect("a status");
         let id = world.bind("a", "n", None);
         world.queue.set_timer(world.now, Timer::Overdue("a".into(), id, Step::WaitForClaims));
         world.queue.clear();
@@ -828,7 +847,7 @@ mod tests {
         assert_eq!(world.queue.next_timer(), None);
         assert!(world.queue.defer_if_writing(&target("q")));
         assert!(!world.queue.is_idle());
-        world.finish(Class::Status, &ticket);
+        world.finish(WriteClass::Status, &ticket);
         assert!(world.queue.is_idle());
     }
 

@@ -19,7 +19,6 @@ use kube_batch_model::{
     decision::{ClaimChoice, Decision},
     name::ObjectKey,
 };
-use kube_batch_scheduler::writes::decision_writes;
 use serde_json::json;
 
 use super::{test_effects::TestEffects, *};
@@ -99,10 +98,8 @@ impl World {
     fn decide(&self, decision: &Decision) {
         let mut state = self.cache.lock();
         state.assumed.note(decision, Timestamp::now());
-        for write in decision_writes(std::slice::from_ref(decision), &state.store) {
-            let id = state.assumed.id(&write.pod().uid).expect("it was noted");
-            self.effects.enqueue_decision(id, write);
-        }
+        let id = state.assumed.id(&decision.pod().uid).expect("it was noted");
+        self.effects.enqueue_decision(id, Arc::new(decision.clone()));
     }
 
     /// Waits until everything is sent and answered.

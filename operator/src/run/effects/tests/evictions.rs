@@ -1,18 +1,16 @@
 //! Evictions: what follows each answer to the mark of the victim and to its deletion.
 
-use kube_batch_model::{decision::EvictReason, name::JobKey};
+use kube_batch_model::{
+    decision::{EvictionCause, JobInQueue},
+    name::JobKey,
+};
 
 use super::*;
 
 fn evict() -> Decision {
-    let by = JobKey::annotated(ObjectKey::new("ns", "urgent"));
-    Decision::Evict {
-        pod: pod_ref(),
-        node: "n".into(),
-        reason: EvictReason::Preempt,
-        by,
-        queue: "q".into(),
-    }
+    let job = JobKey::annotated(ObjectKey::new("ns", "urgent"));
+    let cause = EvictionCause::Preempt(JobInQueue { job, queue: "q".into() });
+    Decision::Evict { pod: pod_ref(), node: "n".into(), cause }
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]

@@ -27,6 +27,7 @@ use kube_batch_cache::{
 use kube_batch_framework::candidates::Search;
 use kube_batch_model::{
     api_version::ApiVersion,
+    decision::Decision,
     facts::{Fact, size::Bounds},
     name::ObjectKey,
     object_status::{PodGroupStatus, QueueStatus},
@@ -34,7 +35,7 @@ use kube_batch_model::{
 };
 use kube_batch_scheduler::{
     conf::Conf,
-    writes::{DecisionWrite, StatusWrite, decision_writes, remarks, status_writes},
+    writes::{StatusWrite, eviction_events, eviction_message, remarks, status_writes},
 };
 use serde_json::{Map, Value, json};
 
@@ -218,18 +219,18 @@ impl World {
         let mut all = String::from_utf8(bytes).expect("text");
         write!(all, "{:?}", snapshot.cluster).expect("memory");
         let cycle = Conf::default().run_cycle(snapshot.cluster, now, Search::Index, &mut |_| {});
-        let decisions = decision_writes(&cycle.decisions, store);
+        let events = eviction_events(&cycle.decisions, store);
         let statuses = status_writes(&cycle, store, assumed, "1", now);
         let remarks = remarks(&snapshot.ignored, &cycle, store);
-        write!(all, "{decisions:?}{statuses:?}{remarks:?}").expect("memory");
+        write!(all, "{:?}{events:?}{statuses:?}{remarks:?}", cycle.decisions).expect("memory");
         let metrics = Arc::new(Metrics::new());
         ReportMetrics::new(Arc::clone(&metrics), 100).record(&cycle, now);
         all.push_str(&metrics.text());
 
         let mut messages: Vec<String> = remarks.into_iter().map(|remark| remark.text).collect();
-        for write in decisions {
-            if let DecisionWrite::Evict { message, .. } = write {
-                messages.push(message);
+        for decision in &cycle.decisions {
+            if let Decision::Evict { cause, .. } = decision {
+                messages.push(eviction_message(cause));
             }
         }
         for write in statuses {
