@@ -3,11 +3,7 @@
 use std::{fs, process::Stdio};
 
 use anyhow::{Context, ensure};
-use kube_batch_tests::{
-    build::root,
-    figures,
-    shapes::kinds::{BY_NODES, BY_PODS, STANDARD},
-};
+use kube_batch_tests::{build::root, figures, shapes::kinds::documented};
 
 use crate::{codegen, test};
 
@@ -43,12 +39,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Measures the shapes of the documents, and writes the files that are made from their figures.
 fn record() -> anyhow::Result<()> {
-    let mut arguments = vec!["--json"];
-    for shape in STANDARD.iter().chain(&BY_NODES).chain(&BY_PODS) {
-        if !arguments.contains(shape) {
-            arguments.push(shape);
-        }
-    }
+    let arguments: Vec<&str> = ["--json"].into_iter().chain(documented()).collect();
     let output = test::bench_command("cycle", &arguments).stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "the benchmark failed");
     let path = root().join(figures::PATH);

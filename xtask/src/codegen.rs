@@ -8,7 +8,7 @@ use kube_batch_sim::outcome::Outcome;
 
 use kube_batch_tests::build::root;
 
-use crate::{chart, performance, picture, policy};
+use crate::{chart, performance, policy};
 
 /// The first line of every generated manifest.
 const HEADER: &str = "# Generated from the Rust types by `cargo xtask codegen`; do not edit.\n";
@@ -26,14 +26,12 @@ fn files() -> anyhow::Result<Vec<(String, String)>> {
     files.extend(crds.into_iter().map(|(name, content)| (format!("crds/{name}"), content)));
     let schema = serde_json::to_string_pretty(&schemars::schema_for!(Outcome))?;
     files.push(("docs/simulate.schema.json".to_owned(), format!("{schema}\n")));
-    files.extend(picture::files()?);
-    files.extend(performance::files()?);
+    files.push(performance::file()?);
     Ok(files)
 }
 
 /// Directories with generated files only.
-const GENERATED_ONLY: [&str; 4] =
-    ["crds", "deploy/chart/crds", "deploy/chart/files", "docs/images"];
+const GENERATED_ONLY: [&str; 3] = ["crds", "deploy/chart/crds", "deploy/chart/files"];
 
 /// Writes every generated file.
 pub(crate) fn write() -> anyhow::Result<()> {

@@ -9,7 +9,6 @@ mod envtest;
 mod instructions;
 mod monitoring;
 mod performance;
-mod picture;
 mod policy;
 mod sbom;
 mod static_binary;
@@ -35,7 +34,7 @@ struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Write the generated files: CRD manifests, the admission policy, the schema of `simulate -o json`, the
-    /// Helm chart, the pictures and the table of the benchmark.
+    /// Helm chart, and the table of the benchmark.
     Codegen {
         /// Write nothing; fail if a file is out of date.
         #[arg(long)]

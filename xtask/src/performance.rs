@@ -1,7 +1,6 @@
-//! The figures of cycles, shown in docs/performance.md as a table and as charts.
+//! The figures of cycles, shown in docs/performance.md as a table.
 
 mod baseline;
-mod chart;
 mod table;
 
 use std::fs;
@@ -12,23 +11,13 @@ use kube_batch_tests::{
     figures::{self, Figures},
 };
 
-use crate::picture::THEMES;
-
 /// The document with the table.
 const DOCUMENT: &str = "docs/performance.md";
 
-/// The files that are made from the figures: path below the root, and content.
-pub(crate) fn files() -> anyhow::Result<Vec<(String, String)>> {
-    let figures = read()?;
+/// The document with a table of the figures: path below the root, and content.
+pub(crate) fn file() -> anyhow::Result<(String, String)> {
     let document = fs::read_to_string(root().join(DOCUMENT))?;
-    let mut files = vec![(DOCUMENT.to_owned(), table::replace(&document, &figures)?)];
-    for theme in &THEMES {
-        for chart in chart::charts(&figures) {
-            let path = format!("docs/images/{}-{}.svg", chart.name, theme.name);
-            files.push((path, chart.draw(theme)));
-        }
-    }
-    Ok(files)
+    Ok((DOCUMENT.to_owned(), table::replace(&document, &read()?)?))
 }
 
 fn read() -> anyhow::Result<Vec<Figures>> {

@@ -96,11 +96,7 @@ const EDGES: [(&str, &[&str]); 18] = [
         "xtask",
         &[
             "kube-batch-api",
-            "kube-batch-cache",
-            "kube-batch-framework",
             "kube-batch-model",
-            "kube-batch-manifest",
-            "kube-batch-scheduler",
             "kube-batch-sim",
             "kube-batch-testbed",
             "kube-batch-tests",

@@ -1,6 +1,7 @@
 //! The binary as a user sees it: output, messages and exit codes.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::{Command, Output},
@@ -79,6 +80,44 @@ fn outputs_in_the_readme_are_current() {
             Some((start, _)) => assert!(printed.starts_with(start), "{command}:\n{printed}"),
             None => assert_eq!(printed, shown, "{command}"),
         }
+    }
+}
+
+#[test]
+fn the_diagram_in_the_readme_is_current() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let diagram = readme.split("```").find(|block| block.starts_with("mermaid\n")).unwrap();
+    let example = "examples/borrow-and-reclaim.yaml";
+    let conf = ["--config", "examples/scheduler.yaml"];
+    let args = [&["simulate", "-f", example, "-o", "json", "--cycles", "14"], &conf[..]].concat();
+    let outcome: Value = serde_json::from_str(&stdout(&kube_batch(&args))).unwrap();
+    // Cycle, and job of the pod that starts or for which another is evicted.
+    let mut counts: BTreeMap<(u64, &str), usize> = BTreeMap::new();
+    for cycle in outcome["cycles"].as_array().unwrap() {
+        let number = cycle["cycle"].as_u64().unwrap();
+        let entries = |list: &str| cycle[list].as_array().unwrap();
+        let started = entries("binds").iter().map(|bind| bind["pod"].as_str().unwrap());
+        let started = started.map(|pod| pod.rsplit_once('-').unwrap().0);
+        let gainers = entries("evictions").iter().map(|eviction| eviction["for"].as_str().unwrap());
+        for job in started.chain(gainers) {
+            *counts.entry((number, job)).or_default() += 1;
+        }
+    }
+    let expected = [
+        ((1, "default/llm-a"), 6),
+        ((2, "default/llm-a"), 6),
+        ((6, "default/llm-b"), 6),
+        ((10, "default/sweep"), 6),
+    ];
+    assert_eq!(counts, BTreeMap::from(expected));
+    for bar in [
+        "sweep, 16 pods :0, 1\n",
+        "sweep, 10 pods :1, 10\n",
+        "sweep, 16 pods :10, 14\n",
+        "llm-a, 6 pods :active, 2, 6\n",
+        "llm-b, 6 pods :active, 6, 10\n",
+    ] {
+        assert!(diagram.contains(bar), "{bar} in {diagram}");
     }
 }
 

@@ -41,7 +41,7 @@ const fn row(
 const HOUR: f64 = 3600.0;
 
 /// What was measured. An empty time was not measured, or would be days.
-pub(super) const BASELINES: [Baseline; 13] = [
+pub(super) const BASELINES: [Baseline; 12] = [
     row("FILL-1000-10000-100", estimated(28.0 * HOUR), measured(82.6), 121),
     row("FILL-1000-10000-1", None, measured(95.4), 190),
     row("FILL-5000-10000-100", None, estimated(278.0), 161),
@@ -54,7 +54,6 @@ pub(super) const BASELINES: [Baseline; 13] = [
     row("IDLE-5000", measured(0.322), measured(0.322), 684),
     row("PREEMPT-5000-100", None, measured(22.4), 1343),
     row("RECLAIM-5000-1", None, measured(0.295), 681),
-    row("FILL-1000-1000-1000", estimated(1000.0), measured(2.81), 41),
 ];
 
 /// The figures for a shape.

@@ -3,7 +3,7 @@
 use anyhow::{Context, ensure};
 use kube_batch_tests::{
     figures::Figures,
-    shapes::kinds::{STANDARD, parse},
+    shapes::kinds::{documented, parse},
 };
 
 use super::baseline::{Baseline, Time, baseline};
@@ -13,7 +13,7 @@ const START: &str =
     "<!-- Generated from tests/figures/cycles.jsonl by `cargo xtask codegen`. -->\n";
 const END: &str = "<!-- End of what is generated. -->\n";
 
-/// The document with a table of the standard shapes in place of the one it has.
+/// The document with a table of the documented shapes in place of the one it has.
 pub(super) fn replace(document: &str, figures: &[Figures]) -> anyhow::Result<String> {
     let (before, rest) = document.split_once(START).context("the table has no start")?;
     let (_, after) = rest.split_once(END).context("the table has no end")?;
@@ -26,7 +26,7 @@ fn table(figures: &[Figures]) -> anyhow::Result<String> {
         |---|---|---|---|---|---|---|---|---|\n"
         .to_owned();
     let mut described = Vec::new();
-    for shape in STANDARD {
+    for shape in documented() {
         let of_shape = figures.iter().find(|figures| figures.shape == shape);
         let figures = of_shape.with_context(|| format!("{shape} was not measured"))?;
         let (kind, _) = parse(shape).with_context(|| format!("{shape} is no shape"))?;
@@ -104,7 +104,7 @@ mod tests {
             nominations: 0,
             peak_mb: 15.7,
         };
-        STANDARD.into_iter().map(of).collect()
+        documented().map(of).collect()
     }
 
     #[test]
