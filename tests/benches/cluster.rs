@@ -29,10 +29,10 @@ use kube_batch_testbed::{
     nodes::Nodes,
     process::Process,
 };
-use kube_batch_tests::build::{self, root};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tower::ServiceBuilder;
+use xtask_launcher::build::{self, root};
 
 /// Number of concurrent bindings of the bare loop: the best value found on two cores.
 const N_CONCURRENT: usize = 32;

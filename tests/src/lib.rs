@@ -1,6 +1,5 @@
 //! Tests of the scheduler as a whole, and clusters for benchmarks.
 
-pub mod build;
 pub mod checker;
 pub mod figures;
 pub mod hostile;

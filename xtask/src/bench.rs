@@ -3,7 +3,8 @@
 use std::{fs, process::Stdio};
 
 use anyhow::{Context, ensure};
-use kube_batch_tests::{build::root, figures, shapes::kinds::documented};
+use kube_batch_tests::{figures, shapes::kinds::documented};
+use xtask_launcher::build::root;
 
 use crate::{codegen, test};
 

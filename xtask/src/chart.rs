@@ -10,8 +10,7 @@ use std::{fs, iter};
 use anyhow::{Context, bail, ensure};
 use kube_batch_model::api_version::ApiVersion;
 use serde_json::Value;
-
-use kube_batch_tests::build::{self, root};
+use xtask_launcher::build::{self, root};
 
 use crate::{monitoring, values::Values};
 

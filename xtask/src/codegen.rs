@@ -5,8 +5,7 @@ use std::{fs, path::Path};
 use anyhow::{Context, bail};
 use kube_batch_api::crd;
 use kube_batch_sim::outcome::Outcome;
-
-use kube_batch_tests::build::root;
+use xtask_launcher::build::root;
 
 use crate::{chart, performance, policy};
 

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use anyhow::{Context, ensure};
-use kube_batch_tests::build::root;
+use xtask_launcher::build::root;
 
 use crate::tools;
 

@@ -10,7 +10,7 @@ use anyhow::{Context, ensure};
 use cargo_metadata::MetadataCommand;
 use clap::Subcommand;
 use kube_batch_testbed::assets::Assets;
-use kube_batch_tests::build::{self, root};
+use xtask_launcher::build::{self, root};
 
 use crate::sbom;
 

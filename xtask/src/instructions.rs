@@ -7,8 +7,8 @@
 use std::{collections::BTreeMap, env, fs, path::PathBuf, process::Command};
 
 use anyhow::{Context, bail, ensure};
-use kube_batch_tests::{build::root, shapes::shape};
-use xtask_launcher::{Completeness, Task, provide};
+use kube_batch_tests::shapes::shape;
+use xtask_launcher::{Completeness, Task, build::root, provide};
 
 /// The committed counts, by shape.
 const COUNTS: &str = "tests/figures/instructions.json";

@@ -15,7 +15,7 @@ use promql_parser::{
 };
 use serde_json::Value;
 
-use kube_batch_tests::build::root;
+use xtask_launcher::build::root;
 
 /// Labels that Prometheus adds to every scraped series; `namespace` and `pod` only in a cluster.
 const TARGET: [&str; 4] = ["instance", "job", "namespace", "pod"];

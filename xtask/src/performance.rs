@@ -6,10 +6,8 @@ mod table;
 use std::fs;
 
 use anyhow::Context;
-use kube_batch_tests::{
-    build::root,
-    figures::{self, Figures},
-};
+use kube_batch_tests::figures::{self, Figures};
+use xtask_launcher::build::root;
 
 /// The document with the table.
 const DOCUMENT: &str = "docs/performance.md";

@@ -11,8 +11,8 @@ use std::{
 
 use anyhow::{Context, ensure};
 use cargo_metadata::MetadataCommand;
-use kube_batch_tests::build::{self, root};
 use serde_json::Value;
+use xtask_launcher::build::{self, root};
 
 use crate::tools;
 

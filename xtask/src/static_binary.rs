@@ -16,8 +16,8 @@ use kube_batch_testbed::{
     nodes::Nodes,
     process::{Process, wait_for},
 };
-use kube_batch_tests::build::{self, root};
 use serde_json::Value;
+use xtask_launcher::build::{self, root};
 
 /// The service account of the scheduler; `deploy/` creates it with its roles.
 const NAMESPACE: &str = "kube-batch-system";

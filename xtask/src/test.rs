@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use kube_batch_tests::build;
+use xtask_launcher::build;
 
 use self::{
     cargo_test::CargoTest,
@@ -139,8 +139,7 @@ pub(crate) fn bench_command(name: &str, arguments: &[impl AsRef<OsStr>]) -> Comm
 mod tests {
     use std::fs;
 
-    use kube_batch_tests::build::root;
-    use xtask_launcher::SELECTION;
+    use xtask_launcher::{SELECTION, build::root};
 
     #[test]
     fn continuous_integration_compiles_the_same_selection() {

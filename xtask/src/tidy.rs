@@ -16,8 +16,7 @@ use anyhow::{Context, bail};
 use cargo_metadata::{
     DependencyKind, Metadata, MetadataCommand, Node, NodeDep, Package, PackageId,
 };
-
-use kube_batch_tests::build::root;
+use xtask_launcher::build::root;
 
 use crate::{chart, codegen, monitoring};
 
@@ -119,6 +118,7 @@ const EDGES: [(&str, &[&str]); 18] = [
             "kube-batch-sim",
             "kube-batch-yaml",
             "kube-batch-testbed",
+            "xtask-launcher",
         ],
     ),
 ];

@@ -4,7 +4,7 @@
 use std::{env, path::PathBuf};
 
 use anyhow::{Context, ensure};
-use kube_batch_tests::build;
+use xtask_launcher::build;
 
 /// A program that `cargo install` builds.
 pub(crate) struct Tool {

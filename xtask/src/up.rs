@@ -16,13 +16,11 @@ use kube_batch_testbed::{
     nodes::Nodes,
     process::{Process, wait_for},
 };
-use kube_batch_tests::build;
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
 };
-
-use kube_batch_tests::build::root;
+use xtask_launcher::build::{self, root};
 
 /// The service account of the scheduler; `deploy/` creates it with its roles.
 const NAMESPACE: &str = "kube-batch-system";

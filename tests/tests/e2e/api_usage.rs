@@ -4,8 +4,8 @@ use std::{cell::Cell, collections::BTreeSet, fs};
 
 use hyper::Method;
 use kube_batch_testbed::{audit::AuditEvent, cluster::Options};
-use kube_batch_tests::build::root;
 use serde_json::{Value, json};
+use xtask_launcher::build::root;
 
 use crate::{
     bed::{Bed, NAMESPACE, SCHEDULER, SYSTEM, group, job, nodes, priority_class, queue},

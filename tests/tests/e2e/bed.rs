@@ -16,8 +16,8 @@ use kube_batch_testbed::{
     nodes::Nodes,
     process::Process,
 };
-use kube_batch_tests::build::{self, root};
 use serde_json::{Value, json};
+use xtask_launcher::build::{self, root};
 
 use crate::reader::{self, Reader};
 

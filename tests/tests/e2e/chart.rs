@@ -10,8 +10,8 @@ use kube_batch_testbed::{
     assets::{Assets, Binary},
     cluster::Options,
 };
-use kube_batch_tests::build::root;
 use serde_json::Value;
+use xtask_launcher::build::root;
 
 use crate::bed::{Bed, nodes};
 

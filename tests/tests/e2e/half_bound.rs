@@ -5,8 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kube_batch_tests::build::root;
 use serde_json::{Value, json};
+use xtask_launcher::build::root;
 
 use crate::{
     bed::{Bed, NAMESPACE, group, nodes, pods},

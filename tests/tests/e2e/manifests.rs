@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 use kube_batch_testbed::cluster::Options;
-use kube_batch_tests::build::root;
 use serde_json::{Value, json};
+use xtask_launcher::build::root;
 
 use crate::{
     bed::{Bed, NAMESPACE, nodes},
@@ -80,7 +80,7 @@ fn files(directory: &Path, extension: &str) -> Vec<(String, String)> {
 fn manifests() -> Vec<Manifest> {
     let root = root();
     let mut pages = files(&root.join("docs"), "md");
-    pages.extend(files(&root, "md"));
+    pages.extend(files(root, "md"));
     let of_page = |(file, text): &(String, String)| {
         blocks(text).iter().flat_map(|block| objects(file, block)).collect::<Vec<_>>()
     };

@@ -2,8 +2,8 @@
 //! scheduler-plugins, side by side with ours.
 
 use kube_batch_testbed::{cluster::Options, nodes::Nodes};
-use kube_batch_tests::build::root;
 use serde_json::{Value, json};
+use xtask_launcher::build::root;
 
 use crate::bed::{Bed, NAMESPACE, SYSTEM, group, job, nodes, pods};
 

@@ -3,8 +3,8 @@
 use std::{process::Command, thread, time::Duration};
 
 use kube_batch_testbed::cluster::Options;
-use kube_batch_tests::build::root;
 use serde_json::{Value, json};
+use xtask_launcher::build::root;
 
 use crate::bed::{Bed, SYSTEM, binary, group, job, nodes, pods};
 

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use kube_batch_tests::build::root;
 use serde_json::{Value, json};
+use xtask_launcher::build::root;
 
 use crate::bed::{Bed, NAMESPACE, group, nodes, pods, queue};
 

@@ -9,8 +9,8 @@ use std::{collections::BTreeSet, fs, path::PathBuf, thread};
 
 use kube_batch_sim::case::counted;
 use kube_batch_testbed::{cluster::Options, nodes::Nodes};
-use kube_batch_tests::build::root;
 use serde_json::{Map, Value, json};
+use xtask_launcher::build::root;
 
 use crate::bed::{Bed, OBSERVATION_PERIOD, SCHEDULER};
 

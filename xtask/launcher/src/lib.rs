@@ -1,7 +1,10 @@
-//! Programs that development commands need, besides Rust and a C compiler, and how they are installed.
+//! Programs that development commands need, besides Rust and a C compiler: how they are installed, and in
+//! [`build`] how those of this repository are built.
 //!
 //! The launcher provides them before it compiles anything else, and `xtask` reads from the same table
 //! which tests to leave out.
+
+pub mod build;
 
 use std::{
     env, fs,
@@ -9,6 +12,8 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
+
+use self::build::root;
 
 /// A development command that needs programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,16 +128,6 @@ pub const SELECTION: [&str; 5] = ["--workspace", "--lib", "--bins", "--tests", "
 /// What `cargo xtask test --quick` compiles at first: `xtask`, with the same features of dependencies as
 /// [`SELECTION`], for which a test target is needed. The rest is compiled when its tests run.
 pub const QUICK_SELECTION: [&str; 4] = ["--workspace", "--bins", "--test", "laws"];
-
-/// The root of the repository.
-///
-/// # Panics
-///
-/// Never: the crate is in the repository.
-pub fn root() -> &'static Path {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
-    root.expect("the crate is two directories below the root")
-}
 
 /// Installs the programs of a task that are missing, as root where there is apt-get, and prints a line that says so.
 /// If some are still missing, prints a line that names their packages.

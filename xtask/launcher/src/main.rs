@@ -5,13 +5,13 @@
 
 use std::{
     env,
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     os::unix::process::CommandExt,
     path::PathBuf,
     process::{Command, ExitCode},
 };
 
-use xtask_launcher::{Completeness, QUICK_SELECTION, SELECTION, Task, provide, root};
+use xtask_launcher::{Completeness, QUICK_SELECTION, SELECTION, Task, build::cargo, provide};
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = env::args_os().skip(1).collect();
@@ -64,22 +64,4 @@ fn replace(command: &mut Command) -> Result<ExitCode, String> {
 fn sibling(name: &str) -> Result<PathBuf, String> {
     let this = env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
     Ok(this.with_file_name(name))
-}
-
-/// A command that runs Cargo in the root of the repository.
-fn cargo() -> Command {
-    let cargo = env::var_os("CARGO");
-    let mut command = Command::new(cargo.as_deref().unwrap_or(OsStr::new("cargo")));
-    command.current_dir(root());
-    // Remove the variables that Cargo sets for this process: with them build scripts would run
-    // again, and all dependents would be rebuilt.
-    for (variable, _) in env::vars_os() {
-        let is_of_package = ["CARGO_MANIFEST_", "CARGO_PKG_"]
-            .iter()
-            .any(|prefix| variable.to_str().is_some_and(|variable| variable.starts_with(prefix)));
-        if is_of_package {
-            command.env_remove(variable);
-        }
-    }
-    command
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use kube_batch_tests::build;
+use xtask_launcher::build;
 
 use super::output::{Failure, Parser, Results};
 

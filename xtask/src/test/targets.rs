@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use cargo_metadata::{MetadataCommand, TargetKind};
 use kube_batch_testbed::assets::Assets;
-use kube_batch_tests::build::root;
-use xtask_launcher::{PROGRAMS, Program, SELECTION, SERVER_TESTS, Task, Use};
+use xtask_launcher::{PROGRAMS, Program, SELECTION, SERVER_TESTS, Task, Use, build::root};
 
 /// Tests that cannot run, because programs are missing.
 #[derive(Debug, Default)]

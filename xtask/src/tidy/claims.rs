@@ -3,7 +3,7 @@
 use std::fs;
 
 use anyhow::Context;
-use kube_batch_tests::build::root;
+use xtask_launcher::build::root;
 
 const DOCUMENT: &str = "SECURITY.md";
 

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, fs};
 
-use kube_batch_tests::build::root;
 use serde_json::Value;
+use xtask_launcher::build::root;
 
 /// Rows that say `(16 in all)` where another number of cases names them.
 pub(super) fn violations() -> anyhow::Result<Vec<String>> {

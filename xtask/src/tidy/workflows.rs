@@ -4,8 +4,8 @@
 use std::fs;
 
 use anyhow::Context;
-use kube_batch_tests::build::root;
 use serde_json::Value;
+use xtask_launcher::build::root;
 
 /// What a step may run.
 const COMMANDS: [&str; 10] = [

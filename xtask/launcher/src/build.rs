@@ -1,37 +1,35 @@
 //! The repository, and binaries built from it.
 
 use std::{
+    env,
+    ffi::OsStr,
     io,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
-
-use serde_json::Value;
 
 /// The root of the repository.
 ///
 /// # Panics
 ///
 /// Never: the crate is in the repository.
-pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the crate is in the repository")
-        .to_owned()
+pub fn root() -> &'static Path {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+    root.expect("the crate is two directories below the root")
 }
 
 /// A command that runs Cargo in the root of the repository.
 pub fn cargo() -> Command {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let mut command = Command::new(cargo);
+    let cargo = env::var_os("CARGO");
+    let mut command = Command::new(cargo.as_deref().unwrap_or(OsStr::new("cargo")));
     command.current_dir(root());
     // Remove the variables that Cargo sets for this process: with them build scripts would run
     // again, and all dependents would be rebuilt.
-    for (variable, _) in std::env::vars_os() {
-        if ["CARGO_MANIFEST_", "CARGO_PKG_"]
+    for (variable, _) in env::vars_os() {
+        let is_of_package = ["CARGO_MANIFEST_", "CARGO_PKG_"]
             .iter()
-            .any(|prefix| variable.to_str().is_some_and(|variable| variable.starts_with(prefix)))
-        {
+            .any(|prefix| variable.to_str().is_some_and(|variable| variable.starts_with(prefix)));
+        if is_of_package {
             command.env_remove(variable);
         }
     }
@@ -82,7 +80,7 @@ pub const STATIC_FLAGS: &str = "-C target-feature=+crt-static";
 /// If the build fails; Cargo has printed the reason.
 pub fn static_release() -> io::Result<PathBuf> {
     let host = host()?;
-    let mut flags = std::env::var("RUSTFLAGS").unwrap_or_default();
+    let mut flags = env::var("RUSTFLAGS").unwrap_or_default();
     flags.push(' ');
     flags.push_str(STATIC_FLAGS);
     let mut command = cargo();
@@ -114,11 +112,29 @@ fn build_with(mut cargo: Command, binary: &str, selection: &[&str]) -> io::Resul
         .args(selection)
         .stderr(Stdio::inherit())
         .output()?;
-    let executable = built.stdout.split(|&byte| byte == b'\n').find_map(|line| {
-        let message: Value = serde_json::from_slice(line).ok()?;
-        let is_it = message["target"]["name"] == binary && message["profile"]["test"] == false;
-        is_it.then(|| message["executable"].as_str().map(PathBuf::from)).flatten()
-    });
+    let messages = String::from_utf8_lossy(&built.stdout);
+    let executable = messages.lines().filter_map(executable).find(|path| path.ends_with(binary));
     let executable = executable.filter(|_| built.status.success());
     executable.ok_or_else(|| io::Error::other("cargo did not report a binary"))
+}
+
+/// The program that a message of Cargo names. The names of tests end with a hash.
+fn executable(message: &str) -> Option<PathBuf> {
+    // A parser of JSON would have to be compiled before anything else.
+    let (_, path) = message.split_once(r#""executable":""#)?;
+    path.split('"').next().map(PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_cargo_name_programs() {
+        let message =
+            r#"{"reason":"compiler-artifact","executable":"/target/debug/xtask","fresh":true}"#;
+        assert_eq!(executable(message), Some(PathBuf::from("/target/debug/xtask")));
+        let library = r#"{"reason":"compiler-artifact","executable":null,"fresh":true}"#;
+        assert_eq!(executable(library), None);
+    }
 }
