@@ -12,6 +12,7 @@ use std::{
     sync::Arc,
 };
 
+use clap::Parser;
 use jiff::Timestamp;
 use kube_batch_actions::{allocate, backfill, preempt, reclaim};
 use kube_batch_cache::{
@@ -39,56 +40,54 @@ const ENOUGH_MS: f64 = 20_000.0;
 const MAX_MORE_MS: f64 = 100.0;
 const MAX_MORE_MB: f64 = 50.0;
 
-/// Adds the plugin `reservation` to the configuration.
-const RESERVATIONS: &str = "--reservations";
-
-/// Puts no turn off, however large it is.
-const LARGE_TURNS: &str = "--large-turns";
+/// Measures what hostile objects of one namespace cost everyone else in time and memory.
+#[derive(Parser)]
+struct Args {
+    /// Kinds of hostile objects (default: all).
+    kinds: Vec<String>,
+    #[command(flatten)]
+    options: Options,
+    /// Measure one kind in this process: with the hostile objects if this is true, and otherwise with plain pods.
+    #[arg(long, hide = true)]
+    measure_hostile: Option<bool>,
+    /// Passed to every benchmark by Cargo.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
 
 /// What is added to the usual cycle.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, clap::Args)]
 struct Options {
+    /// Add the plugin `reservation` to the configuration.
+    #[arg(long)]
     reservations: bool,
+    /// Put no turn off, however large it is.
+    #[arg(long)]
     large_turns: bool,
 }
 
 impl Options {
-    const FLAGS: [&str; 2] = [RESERVATIONS, LARGE_TURNS];
-
-    fn of(arguments: &[String]) -> Self {
-        let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
-        Self { reservations: has(RESERVATIONS), large_turns: has(LARGE_TURNS) }
-    }
-
+    /// The flags of these options.
     fn flags(self) -> impl Iterator<Item = &'static str> {
-        let chosen = [self.reservations, self.large_turns].into_iter().zip(Self::FLAGS);
-        chosen.filter_map(|(is_set, flag)| is_set.then_some(flag))
+        let flags = [(self.reservations, "--reservations"), (self.large_turns, "--large-turns")];
+        flags.into_iter().filter_map(|(is_set, flag)| is_set.then_some(flag))
     }
 }
 
-/// Passed to the processes that measure.
-const MEASURE: [(&str, Variant); 2] =
-    [("--measure-plain", Variant::Plain), ("--measure-hostile", Variant::Hostile)];
-
 fn main() -> io::Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
-    let options = Options::of(&arguments);
-    let arguments: Vec<String> =
-        arguments.into_iter().filter(|a| !Options::FLAGS.contains(&a.as_str())).collect();
+    let Args { kinds: names, options, measure_hostile, .. } = Args::parse();
     let all = kinds();
     let find = |name: &String| {
         let kind = all.iter().find(|kind| kind.name == name);
         kind.ok_or_else(|| io::Error::other(format!("unknown kind {name}")))
     };
-    let variant = |flag: &String| MEASURE.iter().find(|(name, _)| name == flag);
-    if let [flag, name] = arguments.as_slice()
-        && let Some((_, variant)) = variant(flag)
-    {
-        println!("{}", measure(find(name)?, *variant, options));
+    let named: Vec<&Kind> = names.iter().map(find).collect::<io::Result<_>>()?;
+    if let Some(is_hostile) = measure_hostile {
+        let variant = if is_hostile { Variant::Hostile } else { Variant::Plain };
+        println!("{}", measure(named[0], variant, options));
         return Ok(());
     }
-    let chosen: Vec<&Kind> = arguments.iter().map(find).collect::<io::Result<_>>()?;
-    let chosen = if arguments.is_empty() { all.iter().collect() } else { chosen };
+    let chosen = if named.is_empty() { all.iter().collect() } else { named };
     println!(
         "{:<20} {:>9} {:>9} {:>8} {:>12} {:>10} {:>9} {:>7} {:>7}  others' decisions",
         "kind",
@@ -102,7 +101,8 @@ fn main() -> io::Result<()> {
         "more MB"
     );
     for kind in chosen {
-        let [plain, hostile] = [run(kind, 0, options)?, run(kind, 1, options)?];
+        let plain = measure_apart(kind, Variant::Plain, options)?;
+        let hostile = measure_apart(kind, Variant::Hostile, options)?;
         let (more_ms, more_mb) =
             (hostile.cycle_ms - plain.cycle_ms, hostile.peak_mb - plain.peak_mb);
         let same = if plain.decisions == hostile.decisions { "same" } else { "DIFFERENT" };
@@ -136,10 +136,13 @@ struct Measured {
     decisions: String,
 }
 
-fn run(kind: &Kind, at: usize, options: Options) -> io::Result<Measured> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(options.flags());
-    let output = command.args([MEASURE[at].0, kind.name]).output()?;
+fn measure_apart(kind: &Kind, variant: Variant, options: Options) -> io::Result<Measured> {
+    let is_hostile = variant == Variant::Hostile;
+    let output = Command::new(std::env::current_exe()?)
+        .args(options.flags())
+        .arg(format!("--measure-hostile={is_hostile}"))
+        .arg(kind.name)
+        .output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let parts: Vec<&str> = text.split_whitespace().collect();
     let number = |text: &str| text.parse().map_err(io::Error::other);
