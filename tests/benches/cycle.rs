@@ -2,6 +2,7 @@
 //! `cargo bench -p kube-batch-tests --bench cycle -- [SHAPE…]`.
 
 use std::{
+    fs,
     process::{Command, ExitCode, Stdio},
     sync::Arc,
     time::{Duration, Instant},
@@ -18,13 +19,15 @@ use kube_batch_model::{cluster::Cluster, decision::Decision, devices::PublishedD
 use kube_batch_scheduler::core::{Core, CycleInput};
 use kube_batch_tests::{
     checker::problems,
-    figures::{Figures, peak_mb},
+    figures::{self, Figures, peak_mb},
+    performance,
     shapes::{
         Shape,
-        kinds::{STANDARD, description, parse},
+        kinds::{STANDARD, description, documented, parse},
         shape, with_reservations,
     },
 };
+use xtask_launcher::build::root;
 
 /// Runs of each shape; the fastest and the median are shown.
 const RUNS: usize = 5;
@@ -49,6 +52,9 @@ struct Args {
     /// Add the plugin `reservation` to the configuration.
     #[arg(long)]
     reservations: bool,
+    /// Measure the shapes of docs/performance.md, and update that page.
+    #[arg(long, conflicts_with_all = ["shapes", "json", "reservations"])]
+    record: bool,
     /// Measure one shape in this process.
     #[arg(long, hide = true)]
     measure: bool,
@@ -70,6 +76,10 @@ fn main() -> ExitCode {
     if args.measure {
         return report(measure(&names[0], args.reservations).map(|figures| print_json(&figures)));
     }
+    if args.record {
+        record();
+        return ExitCode::SUCCESS;
+    }
     if !args.json {
         print_heading();
     }
@@ -82,6 +92,21 @@ fn main() -> ExitCode {
         }
     }
     if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Measures the documented shapes, and writes their figures and the page with them.
+///
+/// # Panics
+///
+/// If decisions are wrong, or a file cannot be written.
+fn record() {
+    let lines = documented().map(|name| {
+        let figures = measure_apart(name, false).expect("the decisions are right");
+        serde_json::to_string(&figures).expect("figures are JSON") + "\n"
+    });
+    fs::write(root().join(figures::PATH), lines.collect::<String>()).expect("a writable file");
+    let page = performance::document(root()).expect("the page has a table");
+    fs::write(root().join(performance::DOCUMENT), page).expect("a writable file");
 }
 
 /// Measures a shape in another process, so that its peak memory is its own. That process has printed what

@@ -4,6 +4,7 @@ pub mod checker;
 pub mod figures;
 pub mod hostile;
 pub mod leader;
+pub mod performance;
 pub mod random_cluster;
 pub mod seeds;
 pub mod shapes;

@@ -5,17 +5,22 @@
 //! `_helpers.tpl` and templates that only the chart has are written by hand; [`violations`] compares
 //! the values with the manifests and the manual. The end-to-end tests run Helm on the result.
 
-use std::{fs, iter};
+use std::{collections::BTreeMap, fs, iter};
 
 use anyhow::{Context, bail, ensure};
-use kube_batch_model::api_version::ApiVersion;
 use serde_json::Value;
 use xtask_launcher::build::{self, root};
 
 use crate::{monitoring, values::Values};
 
+/// Files: path below the root, and content.
+pub(crate) type Files = BTreeMap<String, String>;
+
 /// The version of the workspace, and so of the chart and of the image it runs.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The API group of v0.5.0, whose CRDs are optional.
+const OLDER_GROUP: &str = "scheduling.incubator.k8s.io";
 
 /// A place in a manifest, and the template that takes it.
 struct Place {
@@ -216,26 +221,23 @@ const TEMPLATES: [Template; 11] = [
     },
 ];
 
-/// The files that are generated from those of `deploy/`, given the CRDs and the admission policy, which are generated
-/// too: path below the root, and content.
-pub(crate) fn files(
-    crds: &[(String, String)],
-    (policy, policy_content): &(String, String),
-) -> anyhow::Result<Vec<(String, String)>> {
+/// The files that are generated from those of `deploy/`, and from the CRDs and the admission policy, which are
+/// generated too.
+pub(crate) fn files(generated: &Files) -> anyhow::Result<Vec<(String, String)>> {
     let mut files = vec![("deploy/chart/Chart.yaml".to_owned(), description())];
-    let (older, newer): (Vec<_>, Vec<_>) =
-        crds.iter().partition(|(name, _)| name.starts_with(ApiVersion::V1Alpha1.group()));
-    for (name, content) in newer {
-        files.push((format!("deploy/chart/crds/{name}"), content.clone()));
-    }
-    for (name, content) in older {
+    for (path, content) in generated {
+        let Some(name) = path.strip_prefix("crds/") else { continue };
+        if !name.starts_with(OLDER_GROUP) {
+            files.push((format!("deploy/chart/crds/{name}"), content.clone()));
+            continue;
+        }
         files.push((format!("deploy/components/v1alpha1/{name}"), content.clone()));
         let template = crd_template(name, content).with_context(|| format!("template {name}"))?;
         files.push((format!("deploy/chart/templates/{name}"), template));
     }
     for template in &TEMPLATES {
         let manifest = format!("deploy/{}", template.manifest);
-        let text = if manifest == *policy { policy_content.clone() } else { read(&manifest)? };
+        let text = generated.get(&manifest).cloned().map_or_else(|| read(&manifest), Ok)?;
         let content =
             template.content(&text).with_context(|| format!("make a template of {manifest}"))?;
         files.push((format!("deploy/chart/templates/{}", template.template), content));

@@ -1,32 +1,30 @@
 //! Generated files: written from the code, committed, and checked for drift.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
 
-use anyhow::{Context, bail};
-use kube_batch_api::crd;
-use kube_batch_sim::outcome::Outcome;
-use xtask_launcher::build::root;
+use anyhow::{Context, bail, ensure};
+use xtask_launcher::build::{self, root};
 
-use crate::{chart, performance, policy};
+use crate::chart::{self, Files};
 
-/// The first line of every generated manifest.
-const HEADER: &str = "# Generated from the Rust types by `cargo xtask codegen`; do not edit.\n";
-
-/// All generated files: path below the root, and content.
-fn files() -> anyhow::Result<Vec<(String, String)>> {
-    let mut crds = Vec::new();
-    for (name, definition) in crd::definitions() {
-        let yaml = serde_saphyr::to_string(&definition).context("write a CRD as YAML")?;
-        crds.push((name, format!("{HEADER}{yaml}")));
-    }
-    let policy = policy::file();
-    let mut files = chart::files(&crds, &policy)?;
-    files.push(policy);
-    files.extend(crds.into_iter().map(|(name, content)| (format!("crds/{name}"), content)));
-    let schema = serde_json::to_string_pretty(&schemars::schema_for!(Outcome))?;
-    files.push(("docs/simulate.schema.json".to_owned(), format!("{schema}\n")));
-    files.push(performance::file()?);
+/// All generated files.
+fn files() -> anyhow::Result<Files> {
+    let mut files = from_types()?;
+    files.extend(chart::files(&files)?);
     Ok(files)
+}
+
+/// The files that are made from the types of other crates. A program makes them, so that this one is compiled without
+/// those crates.
+fn from_types() -> anyhow::Result<Files> {
+    let program = build::example("generated").context("build the program that generates files")?;
+    let output = Command::new(program).stderr(Stdio::inherit()).output()?;
+    ensure!(output.status.success(), "the program that generates files failed");
+    serde_json::from_slice(&output.stdout).context("read the generated files")
 }
 
 /// Directories with generated files only.
@@ -55,7 +53,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
         let entries = fs::read_dir(root().join(directory));
         for entry in entries.with_context(|| format!("list {directory}/"))? {
             let name = format!("{directory}/{}", entry?.file_name().to_string_lossy());
-            if !files.iter().any(|(path, _)| *path == name) {
+            if !files.contains_key(&name) {
                 stale.push(format!("{name} (not generated)"));
             }
         }

@@ -1,14 +1,17 @@
 //! Counts the instructions of a cycle, and compares them with the counts that are committed.
 //!
 //! Counts are repeatable where times are not, so that a cycle that became dearer is found before a change is
-//! merged. They are those of this program, which the dev profile optimises less than a release, so only
-//! their differences mean something.
+//! merged. They are those of a program that the dev profile optimises less than a release, so only their
+//! differences mean something.
 
-use std::{collections::BTreeMap, env, fs, path::PathBuf, process::Command};
+use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
 use anyhow::{Context, bail, ensure};
-use kube_batch_tests::shapes::shape;
-use xtask_launcher::{Completeness, Task, build::root, provide};
+use xtask_launcher::{
+    Completeness, Task,
+    build::{self, root},
+    provide,
+};
 
 /// The committed counts, by shape.
 const COUNTS: &str = "tests/figures/instructions.json";
@@ -41,23 +44,15 @@ pub(crate) struct Args {
     /// Write the counts instead of comparing them.
     #[arg(long)]
     update: bool,
-    /// Run the cycle of a shape, to be counted.
-    #[arg(long, hide = true, conflicts_with = "update")]
-    run: Option<String>,
 }
 
 /// Counts instructions, and fails if there are too many.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    if let Some(name) = &args.run {
-        let shape = shape(name).with_context(|| format!("there is no shape {name}"))?;
-        // The decisions are used, so that nothing of the cycle can be left out.
-        println!("{}", shape.first_cycle().decisions.len());
-        return Ok(());
-    }
     provide(Task::Instructions, Completeness::Required).map_err(anyhow::Error::msg)?;
+    let program = build::example("first_cycle").context("build the program that is counted")?;
     let counts: Counts = SHAPES
         .iter()
-        .map(|shape| Ok((shape.to_string(), count(shape)?)))
+        .map(|shape| Ok((shape.to_string(), count(&program, shape)?)))
         .collect::<anyhow::Result<_>>()?;
     let path = root().join(COUNTS);
     if args.update {
@@ -68,13 +63,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// The instructions of the first cycle of a shape.
-fn count(shape: &str) -> anyhow::Result<u64> {
+fn count(program: &Path, shape: &str) -> anyhow::Result<u64> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(format!("--toggle-collect={COUNTED}"))
         .arg(format!("--toggle-collect={NOT_COUNTED}"))
-        .arg(program()?)
-        .args(["instructions", "--run", shape])
+        .args([program.as_os_str(), shape.as_ref()])
         .output()
         .context("run valgrind")?;
     let log = String::from_utf8_lossy(&output.stderr);
@@ -84,10 +78,6 @@ fn count(shape: &str) -> anyhow::Result<u64> {
     // Were the function inlined or renamed, nothing would be counted.
     ensure!(count > 0, "no instructions of {COUNTED} were counted:\n{log}");
     Ok(count)
-}
-
-fn program() -> anyhow::Result<PathBuf> {
-    env::current_exe().context("find this program")
 }
 
 /// Prints the counts, and fails if one has grown too much.

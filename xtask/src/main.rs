@@ -8,8 +8,6 @@ mod dist;
 mod envtest;
 mod instructions;
 mod monitoring;
-mod performance;
-mod policy;
 mod sbom;
 mod static_binary;
 mod test;
@@ -21,7 +19,6 @@ mod values;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use kube_batch_tests::shapes::kinds::description;
 
 /// Development commands of the kube-batch workspace.
 #[derive(Debug, Parser)]
@@ -54,43 +51,35 @@ enum Command {
     /// Run all tests, and list those that fail at the end. As root on Debian, install the programs
     /// that they need first; elsewhere, leave out tests whose programs are missing.
     Test(test::Args),
-    /// Measure the duration of a scheduling cycle on the benchmark shapes, and check its decisions.
-    #[command(after_help = description())]
-    Bench(bench::Args),
+    /// Measure the duration of a scheduling cycle on the benchmark shapes, and check its decisions; see --help.
+    #[command(disable_help_flag = true)]
+    Bench(Passed),
     /// Count the instructions of small cycles, and compare them with the committed counts; needs
     /// valgrind, and installs it as root on Debian.
     Instructions(instructions::Args),
-    /// Measure what hostile objects of one namespace cost everyone else in time and memory.
-    Hostile {
-        /// Kinds of hostile objects (default: all).
-        kinds: Vec<String>,
-        /// Add the plugin `reservation` to the configuration.
-        #[arg(long)]
-        reservations: bool,
-        /// Put no turn off, however large it is.
-        #[arg(long)]
-        large_turns: bool,
-    },
+    /// Measure what hostile objects of one namespace cost everyone else in time and memory; see --help.
+    #[command(disable_help_flag = true)]
+    Hostile(Passed),
     /// Measure pods bound per second against a real API server, compared with a plain loop of
     /// bindings and with kube-scheduler; see --help.
     #[command(disable_help_flag = true)]
-    BenchCluster {
-        /// Shapes and flags of the benchmark.
-        #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
-        args: Vec<String>,
-    },
+    BenchCluster(Passed),
     /// Simulate replicas of the scheduler against a model of the API server, with faults; see --help.
     #[command(disable_help_flag = true)]
-    SimulateOperator {
-        /// Flags of the simulation.
-        #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
-        args: Vec<String>,
-    },
+    SimulateOperator(Passed),
     /// Build the servers of the test bed, and Helm, and print the directory of the servers, for
     /// KUBEBUILDER_ASSETS.
     Envtest,
     /// Run a cluster with simulated nodes and the scheduler in it, until Ctrl-C.
     Up(up::Args),
+}
+
+/// Arguments of another program.
+#[derive(Debug, clap::Args)]
+struct Passed {
+    /// Arguments of the program, such as --help.
+    #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
+    arguments: Vec<String>,
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -103,17 +92,11 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Dist(args) => dist::run(&args),
         Command::StaticBinary => static_binary::run(),
         Command::Test(args) => return test::run(args),
-        Command::Bench(args) => bench::run(&args),
+        Command::Bench(Passed { arguments }) => bench::run("cycle", &arguments),
         Command::Instructions(args) => instructions::run(&args),
-        Command::Hostile { kinds, reservations, large_turns } => {
-            let flags = [(reservations, "--reservations"), (large_turns, "--large-turns")];
-            let flags = flags.into_iter().filter(|(is_set, _)| *is_set);
-            let flags = flags.map(|(_, flag)| flag.to_owned());
-            let arguments: Vec<String> = flags.chain(kinds).collect();
-            test::bench("hostile", &arguments)
-        }
-        Command::BenchCluster { args } => test::bench("cluster", &args),
-        Command::SimulateOperator { args } => test::simulate_operator(&args),
+        Command::Hostile(Passed { arguments }) => bench::run("hostile", &arguments),
+        Command::BenchCluster(Passed { arguments }) => bench::run("cluster", &arguments),
+        Command::SimulateOperator(Passed { arguments }) => test::simulate_operator(&arguments),
         Command::Envtest => envtest::run(),
         Command::Up(args) => up::run(&args),
     }?;

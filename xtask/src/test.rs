@@ -1,4 +1,4 @@
-//! All tests and benchmarks.
+//! All tests.
 
 mod cargo_test;
 mod output;
@@ -6,7 +6,6 @@ mod summary;
 mod targets;
 
 use std::{
-    ffi::OsStr,
     num::NonZero,
     process::{Command, ExitCode, ExitStatus},
     thread,
@@ -118,21 +117,6 @@ pub(crate) fn simulate_operator(arguments: &[String]) -> anyhow::Result<()> {
 fn operator_simulation(arguments: &[String]) -> anyhow::Result<ExitStatus> {
     let binary = build::operator_sim().context("build the simulation")?;
     Command::new(binary).args(arguments).status().context("run the simulation")
-}
-
-/// Runs a benchmark.
-pub(crate) fn bench(name: &str, arguments: &[String]) -> anyhow::Result<()> {
-    let status = bench_command(name, arguments).status().context("run cargo")?;
-    ensure!(status.success(), "the benchmark {name} failed");
-    Ok(())
-}
-
-/// A command that runs a benchmark.
-pub(crate) fn bench_command(name: &str, arguments: &[impl AsRef<OsStr>]) -> Command {
-    let mut command = build::cargo();
-    command.args(["bench", "--quiet", "--package", "kube-batch-tests", "--bench", name, "--"]);
-    command.args(arguments);
-    command
 }
 
 #[cfg(test)]

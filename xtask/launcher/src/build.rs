@@ -55,6 +55,15 @@ pub fn operator_sim() -> io::Result<PathBuf> {
     build("kube-batch-operator-sim", &DEBUG)
 }
 
+/// Builds an example, with the same features of dependencies, and returns the path of its program.
+///
+/// # Errors
+///
+/// If the build fails; Cargo has printed the reason.
+pub fn example(name: &str) -> io::Result<PathBuf> {
+    build(name, &["--quiet", "--workspace", "--example", name])
+}
+
 /// What `cargo test --workspace` builds. For one package alone, Cargo may turn on other features of dependencies, and
 /// compile them again.
 const DEBUG: [&str; 4] = ["--quiet", "--workspace", "--bins", "--tests"];

@@ -1,12 +1,11 @@
 //! The table of the shapes in docs/performance.md.
 
-use anyhow::{Context, ensure};
-use kube_batch_tests::{
+use super::baseline::{Baseline, Time, baseline};
+use crate::{
     figures::Figures,
     shapes::kinds::{documented, parse},
 };
-
-use super::baseline::{Baseline, Time, baseline};
+use anyhow::{Context, ensure};
 
 /// The lines around the table.
 const START: &str =

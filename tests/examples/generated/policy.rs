@@ -7,7 +7,7 @@ use kube_batch_api::{
 use kube_batch_model::membership::QUEUE_LABEL;
 
 /// The generated file: path below the root, and content.
-pub(crate) fn file() -> (String, String) {
+pub(super) fn file() -> (String, String) {
     let queue = |naming: Naming| Some(naming.queue);
     let class = |naming: Naming| naming.class.field();
     let content = format!(
