@@ -1,16 +1,16 @@
 //! The command-line program for a registry of plugins and actions.
 
-use std::{ffi::OsString, fs, io, process::ExitCode};
+use std::{ffi::OsString, io, process::ExitCode};
 
-use anyhow::Context;
 use clap::{CommandFactory, Parser};
 use kube_batch_scheduler::registry::Registry;
 
 use crate::{
     args::{self, Cli, Command},
-    check_config, completions,
+    cluster,
+    dispatch::{self, Program},
     exit::Exit,
-    run, simulate, terminal, test,
+    run, terminal,
 };
 
 /// The command `kube-batch` with the plugins and actions of a registry.
@@ -51,17 +51,14 @@ impl App {
     fn run(&self, arguments: impl Iterator<Item = OsString>) -> anyhow::Result<Exit> {
         match Cli::parse_from(args::legacy_arguments(arguments)).command {
             Command::Run(args) => run::run(&args, &self.registry),
-            Command::Simulate(args) => simulate::run(&args, &self.registry),
-            Command::Test(args) => test::run(&args, &self.registry),
-            Command::CheckConfig(args) => check_config::run(&args, &self.registry),
-            Command::Completions { shell } => {
-                completions::write(shell, &mut io::stdout().lock())?;
-                Ok(Exit::Ok)
+            Command::Offline(command) => {
+                let program = Program {
+                    registry: &self.registry,
+                    command_line: Cli::command(),
+                    read_cluster: cluster::read,
+                };
+                dispatch::run(&command, program)
             }
-            Command::Man { directory } => fs::create_dir_all(&directory)
-                .and_then(|()| clap_mangen::generate_to(Cli::command(), &directory))
-                .map(|()| Exit::Ok)
-                .with_context(|| format!("cannot write to {}", directory.display())),
         }
     }
 }

@@ -22,7 +22,7 @@ use self::{
     table::Effect,
     volcano::{Conversion, Note},
 };
-use crate::{args::CheckConfigArgs, conf::ConfText, exit::Exit, terminal};
+use crate::{commands::CheckConfigArgs, conf::ConfText, exit::Exit, terminal};
 
 /// Runs the command.
 pub(crate) fn run(args: &CheckConfigArgs, registry: &Registry) -> anyhow::Result<Exit> {

@@ -13,19 +13,10 @@ use kube::{
 use kube_batch_api::kind::{Kind, Served};
 use serde::Deserialize;
 
-use crate::run::error;
+use crate::{load::Lists, run::error};
 
 /// Objects in one answer, as in client-go.
 const PAGE: u32 = 500;
-
-/// What was read.
-#[derive(Debug, Default)]
-pub(crate) struct Lists {
-    /// The answers of the API server: the name of the list, and its JSON.
-    pub(crate) lists: Vec<(String, String)>,
-    /// What could not be read, and what follows from that.
-    pub(crate) problems: Vec<String>,
-}
 
 /// Reads the cluster that a kubeconfig names; without a file, the one that kubectl would use.
 ///
@@ -63,21 +54,27 @@ async fn config(file: Option<&Path>, context: Option<&str>) -> anyhow::Result<Co
 }
 
 async fn read_all(client: &Client) -> anyhow::Result<Lists> {
-    let mut lists = Lists::default();
+    let mut reader = Reader { client, lists: Lists::default() };
     for kind in Kind::ALL.iter().copied() {
         let mut n_served = 0;
         for (api, resource) in apis(kind).zip(kind.resources()) {
-            n_served += usize::from(lists.read(client, kind, &api, &resource).await?);
+            n_served += usize::from(reader.read(kind, &api, &resource).await?);
         }
         // Few clusters have the others; those of PodGroups and queues are what is simulated.
         let is_usual = kind.served() != Served::Rarely || kind.versions().next().is_some();
         if n_served == 0 && is_usual {
             let resources = kind.resources().join(" and ");
             let consequence = kind.if_missing();
-            lists.problems.push(format!("the cluster does not serve {resources}: {consequence}"));
+            reader.report(format!("the cluster does not serve {resources}: {consequence}"));
         }
     }
-    Ok(lists)
+    Ok(reader.lists)
+}
+
+/// Reads lists one after the other.
+struct Reader<'a> {
+    client: &'a Client,
+    lists: Lists,
 }
 
 /// Where each of the resources of a kind is in URLs: `api/v1`, `apis/batch/v1`.
@@ -94,17 +91,11 @@ enum Answer {
     NotServed,
 }
 
-impl Lists {
+impl Reader<'_> {
     /// Reads one resource; returns whether it is served.
-    async fn read(
-        &mut self,
-        client: &Client,
-        kind: Kind,
-        api: &str,
-        resource: &str,
-    ) -> anyhow::Result<bool> {
+    async fn read(&mut self, kind: Kind, api: &str, resource: &str) -> anyhow::Result<bool> {
         let plural = kind.plural();
-        let reason = match list(client, &format!("/{api}/{plural}")).await? {
+        let reason = match list(self.client, &format!("/{api}/{plural}")).await? {
             Answer::Pages(pages) => {
                 self.keep(resource, pages);
                 return Ok(true);
@@ -114,22 +105,26 @@ impl Lists {
         };
         let consequence = kind.if_missing();
         if kind.is_namespaced() {
-            let namespace = client.default_namespace();
+            let namespace = self.client.default_namespace();
             let path = format!("/{api}/namespaces/{namespace}/{plural}");
-            if let Answer::Pages(pages) = list(client, &path).await? {
+            if let Answer::Pages(pages) = list(self.client, &path).await? {
                 self.keep(resource, pages);
-                self.problems.push(format!(
+                self.report(format!(
                     "read {resource} only in namespace {namespace}; elsewhere {consequence}: {reason}"
                 ));
                 return Ok(true);
             }
         }
-        self.problems.push(format!("cannot read {resource}, so {consequence}: {reason}"));
+        self.report(format!("cannot read {resource}, so {consequence}: {reason}"));
         Ok(true)
     }
 
     fn keep(&mut self, resource: &str, pages: Vec<String>) {
-        self.lists.extend(pages.into_iter().map(|page| (resource.to_owned(), page)));
+        self.lists.lists.extend(pages.into_iter().map(|page| (resource.to_owned(), page)));
+    }
+
+    fn report(&mut self, problem: String) {
+        self.lists.problems.push(problem);
     }
 }
 

@@ -2,15 +2,16 @@
 
 use std::io::{self, Write};
 
-use clap::CommandFactory;
 use clap_complete::{Shell, generate};
 
-use crate::args::Cli;
-
-/// Writes the completion script for a shell.
-pub(crate) fn write(shell: Shell, out: &mut dyn Write) -> io::Result<()> {
+/// Writes the completion script of a program for a shell.
+pub(crate) fn write(
+    shell: Shell,
+    mut program: clap::Command,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let mut script = Vec::new();
-    generate(shell, &mut Cli::command(), "kube-batch", &mut script);
+    generate(shell, &mut program, "kube-batch", &mut script);
     if shell == Shell::Bash {
         let text = String::from_utf8_lossy(&script);
         // clap_complete spells the hyphen of our name in two ways, and then finds no subcommand:

@@ -1,5 +1,6 @@
 //! Loads manifests into a simulated cluster and prints every problem.
 
+mod cluster;
 mod input;
 
 use std::{
@@ -26,8 +27,11 @@ use kube_batch_model::{
 };
 use kube_batch_sim::world::World;
 
-pub(crate) use self::input::{Remark, remarks};
-use crate::{cluster::Lists, table::plural, terminal};
+pub(crate) use self::{
+    cluster::{Lists, ReadCluster},
+    input::{Remark, remarks},
+};
+use crate::{table::plural, terminal};
 
 /// Number of problems printed in full; further ones are only counted.
 const MAX_SHOWN: usize = 20;

@@ -16,11 +16,10 @@ use kube_batch_sim::{
 
 use self::tables::print_tables;
 use crate::{
-    args::{Format, SimulateArgs, scheduler_names},
-    cluster::{self, Lists},
+    commands::{Format, SimulateArgs, scheduler_names},
     conf::{ReadConf, read_conf},
     exit::Exit,
-    load::{Loaded, Remark, load, remarks},
+    load::{Lists, Loaded, ReadCluster, Remark, load, remarks},
     table::plural,
     terminal::{self, Progress},
 };
@@ -29,7 +28,11 @@ use crate::{
 const MAX_CYCLES: u64 = 10_000;
 
 /// Runs the command.
-pub(crate) fn run(args: &SimulateArgs, registry: &Registry) -> anyhow::Result<Exit> {
+pub(crate) fn run(
+    args: &SimulateArgs,
+    registry: &Registry,
+    read_cluster: ReadCluster,
+) -> anyhow::Result<Exit> {
     let Some(ReadConf { conf, n_warnings, .. }) = read_conf(args.config.as_deref(), registry)?
     else {
         return Ok(Exit::Usage);
@@ -41,7 +44,7 @@ pub(crate) fn run(args: &SimulateArgs, registry: &Registry) -> anyhow::Result<Ex
     };
     let mut world = World::new(Environment::default(), options, conf.metadata_prefixes());
     let lists = if args.kubeconfig.is_some() || args.context.is_some() {
-        cluster::read(args.kubeconfig.as_deref(), args.context.as_deref())?
+        read_cluster(args.kubeconfig.as_deref(), args.context.as_deref())?
     } else {
         Lists::default()
     };

@@ -19,7 +19,7 @@ use kube_batch_yaml::Problem;
 
 use self::report::{Report, Run};
 use crate::{
-    args::{TestArgs, TestFormat},
+    commands::{TestArgs, TestFormat},
     conf::{ReadConf, read_conf},
     exit::Exit,
     terminal::{self, Progress},

@@ -20,7 +20,7 @@ use tracing::info;
 use super::{
     credentials::Credentials, error, fence::Fenced, retry_after::with_retry_after, term::Terms,
 };
-use crate::args::{RunArgs, scheduler_names};
+use crate::{args::RunArgs, commands::scheduler_names};
 
 /// How long a connection may be silent before the kernel probes whether its peer is there, and the time
 /// between probes.

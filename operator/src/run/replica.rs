@@ -37,7 +37,7 @@ use super::{
     term::Terms,
     watch::{self as watches, Handler, Source},
 };
-use crate::args::{RunArgs, scheduler_names};
+use crate::{args::RunArgs, commands::scheduler_names};
 
 /// How long a cycle and pending writes may take after a signal to stop. With the release of the lease it
 /// is shorter than the 30 s that Kubernetes gives a pod to terminate.

@@ -1,0 +1,42 @@
+//! Runs the commands that need no cluster.
+
+use std::{fs, io};
+
+use anyhow::Context;
+use kube_batch_scheduler::registry::Registry;
+
+use crate::{
+    check_config, commands::Command, completions, exit::Exit, load::ReadCluster, simulate, test,
+};
+
+/// What the commands get from the program that they are part of.
+pub(crate) struct Program<'a> {
+    /// Its plugins and actions.
+    pub(crate) registry: &'a Registry,
+    /// Its command line.
+    pub(crate) command_line: clap::Command,
+    /// Reads the cluster that the arguments of `simulate` name.
+    pub(crate) read_cluster: ReadCluster,
+}
+
+/// Runs a command.
+///
+/// # Errors
+///
+/// Why it could not run, unless that has been printed: then the exit code says so.
+pub(crate) fn run(command: &Command, program: Program<'_>) -> anyhow::Result<Exit> {
+    let Program { registry, command_line, read_cluster } = program;
+    match command {
+        Command::Simulate(args) => simulate::run(args, registry, read_cluster),
+        Command::Test(args) => test::run(args, registry),
+        Command::CheckConfig(args) => check_config::run(args, registry),
+        Command::Completions { shell } => {
+            completions::write(*shell, command_line, &mut io::stdout().lock())?;
+            Ok(Exit::Ok)
+        }
+        Command::Man { directory } => fs::create_dir_all(directory)
+            .and_then(|()| clap_mangen::generate_to(command_line, directory))
+            .map(|()| Exit::Ok)
+            .with_context(|| format!("cannot write to {}", directory.display())),
+    }
+}
