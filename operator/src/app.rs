@@ -3,14 +3,12 @@
 use std::{ffi::OsString, io, process::ExitCode};
 
 use clap::{CommandFactory, Parser};
+use kube_batch_cli::{Exit, Program, terminal};
 use kube_batch_scheduler::registry::Registry;
 
 use crate::{
     args::{self, Cli, Command},
-    cluster,
-    dispatch::{self, Program},
-    exit::Exit,
-    run, terminal,
+    cluster, run,
 };
 
 /// The command `kube-batch` with the plugins and actions of a registry.
@@ -57,7 +55,7 @@ impl App {
                     command_line: Cli::command(),
                     read_cluster: cluster::read,
                 };
-                dispatch::run(&command, program)
+                kube_batch_cli::run(&command, program)
             }
         }
     }

@@ -3,9 +3,8 @@
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use kube_batch_cli::scheduler_name;
 use kube_batch_model::{api_version::ApiVersion, duration, name::Name};
-
-use crate::commands::{self, scheduler_name};
 
 /// A batch scheduler for Kubernetes: gangs start whole or not at all, queues get their fair share.
 #[derive(Debug, Parser)]
@@ -21,7 +20,7 @@ pub(crate) enum Command {
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunArgs>),
     #[command(flatten)]
-    Offline(commands::Command),
+    Offline(kube_batch_cli::Command),
 }
 
 const RUN_EXAMPLES: &str = "\

@@ -11,9 +11,10 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use kube_batch_api::kind::{Kind, Served};
+use kube_batch_cli::Lists;
 use serde::Deserialize;
 
-use crate::{load::Lists, run::error};
+use crate::run::error;
 
 /// Objects in one answer, as in client-go.
 const PAGE: u32 = 500;

@@ -40,6 +40,11 @@ pub(crate) mod watch;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use kube_batch_cli::{
+    Exit,
+    conf::{ReadConf, read_conf},
+    terminal,
+};
 use kube_batch_scheduler::{conf::Conf, registry::Registry};
 use tokio::{
     net::TcpListener,
@@ -60,18 +65,14 @@ use self::{
     supervisor::Supervisor,
     term::Terms,
 };
-use crate::{
-    args::RunArgs,
-    conf::{ReadConf, read_conf},
-    exit::Exit,
-};
+use crate::args::RunArgs;
 
 /// Runs the command.
 pub(crate) fn run(args: &RunArgs, registry: &Registry) -> anyhow::Result<Exit> {
     logging::start(args);
     let problems = args.problems();
     if !problems.is_empty() {
-        problems.iter().for_each(|problem| crate::terminal::error(problem));
+        problems.iter().for_each(|problem| terminal::error(problem));
         return Ok(Exit::Usage);
     }
     let Some(conf) = read_conf(args.config.as_deref(), registry)? else { return Ok(Exit::Usage) };

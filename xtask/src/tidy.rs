@@ -21,7 +21,7 @@ use xtask_launcher::build::root;
 use crate::{chart, codegen, monitoring};
 
 /// The workspace crates that each crate may depend on; see ARCHITECTURE.md.
-const EDGES: [(&str, &[&str]); 18] = [
+const EDGES: [(&str, &[&str]); 19] = [
     ("kube-batch-yaml", &[]),
     ("kube-batch-model", &[]),
     ("kube-batch-api", &["kube-batch-cache", "kube-batch-model"]),
@@ -66,16 +66,29 @@ const EDGES: [(&str, &[&str]); 18] = [
         ],
     ),
     (
-        "kube-batch",
+        "kube-batch-cli",
         &[
             "kube-batch-api",
             "kube-batch-cache",
-            "kube-batch-devices",
             "kube-batch-framework",
             "kube-batch-model",
             "kube-batch-manifest",
             "kube-batch-scheduler",
             "kube-batch-sim",
+            "kube-batch-yaml",
+        ],
+    ),
+    (
+        "kube-batch",
+        &[
+            "kube-batch-api",
+            "kube-batch-cache",
+            "kube-batch-cli",
+            "kube-batch-devices",
+            "kube-batch-framework",
+            "kube-batch-model",
+            "kube-batch-manifest",
+            "kube-batch-scheduler",
             "kube-batch-yaml",
         ],
     ),

@@ -14,13 +14,14 @@ use kube::{
     client::{Body, ClientBuilder, ConfigExt},
     config::{KubeConfigOptions, Kubeconfig},
 };
+use kube_batch_cli::scheduler_names;
 use tower::{BoxError, ServiceBuilder, ServiceExt};
 use tracing::info;
 
 use super::{
     credentials::Credentials, error, fence::Fenced, retry_after::with_retry_after, term::Terms,
 };
-use crate::{args::RunArgs, commands::scheduler_names};
+use crate::args::RunArgs;
 
 /// How long a connection may be silent before the kernel probes whether its peer is there, and the time
 /// between probes.

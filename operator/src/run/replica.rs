@@ -12,6 +12,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use kube::Client;
 use kube_batch_cache::{snapshot::SnapshotOptions, store::Store};
+use kube_batch_cli::scheduler_names;
 use kube_batch_framework::candidates::Search;
 use kube_batch_model::name::Name;
 use kube_batch_scheduler::{conf::Conf, core::Core, registry::Registry};
@@ -37,7 +38,7 @@ use super::{
     term::Terms,
     watch::{self as watches, Handler, Source},
 };
-use crate::{args::RunArgs, commands::scheduler_names};
+use crate::args::RunArgs;
 
 /// How long a cycle and pending writes may take after a signal to stop. With the release of the lease it
 /// is shorter than the 30 s that Kubernetes gives a pod to terminate.

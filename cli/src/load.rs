@@ -27,10 +27,8 @@ use kube_batch_model::{
 };
 use kube_batch_sim::world::World;
 
-pub(crate) use self::{
-    cluster::{Lists, ReadCluster},
-    input::{Remark, remarks},
-};
+pub use self::cluster::{Lists, ReadCluster};
+pub(crate) use self::input::{Remark, remarks};
 use crate::{table::plural, terminal};
 
 /// Number of problems printed in full; further ones are only counted.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub enum Exit {
     /// Success.
     Ok,
     /// It ran, and the result is a failure: a failed test case, or input rejected by `--strict`.

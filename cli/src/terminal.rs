@@ -41,7 +41,7 @@ pub(crate) fn width() -> Option<usize> {
 }
 
 /// Prints an error.
-pub(crate) fn error(message: &str) {
+pub fn error(message: &str) {
     print("error", BAD.bold(), message);
 }
 

@@ -9,7 +9,7 @@ use kube_batch_model::{duration, name::Name};
 
 /// A command that runs without a cluster.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub enum Command {
     /// Show what the scheduler would do with the objects of manifests; no cluster is needed.
     #[command(after_help = simulate_examples())]
     Simulate(SimulateArgs),
@@ -89,7 +89,7 @@ Exit codes:
   2  invalid command line or configuration, or a file that cannot be read";
 
 #[derive(Debug, Args)]
-pub(crate) struct CheckConfigArgs {
+pub struct CheckConfigArgs {
     /// Scheduler configuration file, or - for standard input.
     #[arg(value_name = "FILE|-")]
     pub(crate) file: PathBuf,
@@ -100,7 +100,7 @@ pub(crate) struct CheckConfigArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct SimulateArgs {
+pub struct SimulateArgs {
     /// Manifests to read: a file, a directory (recursively), or - for standard input. YAML, JSON,
     /// and lists as printed by kubectl.
     #[arg(short, long = "filename", value_name = "FILE|DIR|-", num_args = 1..,
@@ -156,7 +156,7 @@ pub(crate) enum Format {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct TestArgs {
+pub struct TestArgs {
     /// Case files, and directories of case files.
     #[arg(required = true, value_name = "FILE|DIR")]
     pub(crate) paths: Vec<PathBuf>,
@@ -188,12 +188,12 @@ pub(crate) enum TestFormat {
 }
 
 /// Parses a scheduler name.
-pub(crate) fn scheduler_name(text: &str) -> Result<Name, String> {
+pub fn scheduler_name(text: &str) -> Result<Name, String> {
     if text.is_empty() { Err("expected a name".to_owned()) } else { Ok(Name::from(text)) }
 }
 
 /// The names of these flags.
-pub(crate) fn scheduler_names(names: &[Name]) -> SchedulerNames {
+pub fn scheduler_names(names: &[Name]) -> SchedulerNames {
     SchedulerNames::new(names.iter().cloned()).expect("the flag has a default value")
 }
 

@@ -14,11 +14,11 @@ use crate::terminal;
 
 /// A configuration and its text; the text of the default configuration is empty.
 #[derive(Default)]
-pub(crate) struct ReadConf {
-    pub(crate) conf: Conf,
-    pub(crate) text: String,
+pub struct ReadConf {
+    pub conf: Conf,
+    pub text: String,
     /// Number of warnings printed.
-    pub(crate) n_warnings: usize,
+    pub n_warnings: usize,
 }
 
 /// A configuration file.
@@ -70,10 +70,7 @@ impl ConfText {
 }
 
 /// Reads the configuration; `None` if it is invalid, after every problem has been printed.
-pub(crate) fn read_conf(
-    path: Option<&Path>,
-    registry: &Registry,
-) -> anyhow::Result<Option<ReadConf>> {
+pub fn read_conf(path: Option<&Path>, registry: &Registry) -> anyhow::Result<Option<ReadConf>> {
     let Some(path) = path else { return Ok(Some(ReadConf::default())) };
     let file = ConfText::read(path)?;
     match file.parse(registry) {

@@ -10,13 +10,13 @@ use crate::{
 };
 
 /// What the commands get from the program that they are part of.
-pub(crate) struct Program<'a> {
+pub struct Program<'a> {
     /// Its plugins and actions.
-    pub(crate) registry: &'a Registry,
+    pub registry: &'a Registry,
     /// Its command line.
-    pub(crate) command_line: clap::Command,
+    pub command_line: clap::Command,
     /// Reads the cluster that the arguments of `simulate` name.
-    pub(crate) read_cluster: ReadCluster,
+    pub read_cluster: ReadCluster,
 }
 
 /// Runs a command.
@@ -24,7 +24,7 @@ pub(crate) struct Program<'a> {
 /// # Errors
 ///
 /// Why it could not run, unless that has been printed: then the exit code says so.
-pub(crate) fn run(command: &Command, program: Program<'_>) -> anyhow::Result<Exit> {
+pub fn run(command: &Command, program: Program<'_>) -> anyhow::Result<Exit> {
     let Program { registry, command_line, read_cluster } = program;
     match command {
         Command::Simulate(args) => simulate::run(args, registry, read_cluster),

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 /// Reads the cluster that a kubeconfig and its context name; without a file, the one that kubectl would use.
-pub(crate) type ReadCluster =
+pub type ReadCluster =
     fn(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Lists>;
 
 /// What was read.
 #[derive(Debug, Default)]
-pub(crate) struct Lists {
+pub struct Lists {
     /// The answers of the API server: the name of the list, and its JSON.
-    pub(crate) lists: Vec<(String, String)>,
+    pub lists: Vec<(String, String)>,
     /// What could not be read, and what follows from that.
-    pub(crate) problems: Vec<String>,
+    pub problems: Vec<String>,
 }
