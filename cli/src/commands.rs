@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use kube_batch_cache::snapshot::SchedulerNames;
+use kube_batch_cache::snapshot::{SchedulerNames, SnapshotOptions};
 use kube_batch_manifest::object::Kind;
 use kube_batch_model::{duration, name::Name};
 
@@ -132,12 +132,12 @@ pub struct SimulateArgs {
     pub(crate) strict: bool,
     /// Scheduler name; only pods with this spec.schedulerName are scheduled. To serve several, repeat
     /// the flag or separate the names with commas; events name the first.
-    #[arg(long = "scheduler-name", default_value = "kube-batch", value_name = "NAME",
+    #[arg(long = "scheduler-name", default_values_t = SchedulerNames::default().iter(), value_name = "NAME",
         value_delimiter = ',', value_parser = scheduler_name)]
     pub(crate) scheduler_names: Vec<Name>,
     /// Queue for PodGroups that name none and for pods without a PodGroup.
-    #[arg(long, default_value = "default", value_name = "QUEUE")]
-    pub(crate) default_queue: String,
+    #[arg(long, default_value_t = SnapshotOptions::default().default_queue, value_name = "QUEUE")]
+    pub(crate) default_queue: Name,
     /// Rank PodGroups by their PriorityClass; if false, all have priority 0.
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
     pub(crate) priority_class: bool,

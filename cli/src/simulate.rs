@@ -6,7 +6,6 @@ use std::io::{self, Write};
 
 use kube_batch_cache::snapshot::SnapshotOptions;
 use kube_batch_framework::{candidates::Search, report::JobReport};
-use kube_batch_model::name::Name;
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{
     outcome::{CycleOutcome, Outcome, Peak},
@@ -39,7 +38,7 @@ pub(crate) fn run(
     };
     let options = SnapshotOptions {
         scheduler_names: scheduler_names(&args.scheduler_names),
-        default_queue: Name::from(args.default_queue.as_str()),
+        default_queue: args.default_queue.clone(),
         priority_class: args.priority_class,
     };
     let mut world = World::new(Environment::default(), options, conf.metadata_prefixes());

@@ -3,6 +3,7 @@
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use kube_batch_cache::snapshot::{SchedulerNames, SnapshotOptions};
 use kube_batch_cli::scheduler_name;
 use kube_batch_model::{api_version::ApiVersion, duration, name::Name};
 
@@ -46,7 +47,7 @@ pub(crate) struct RunArgs {
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Scheduler name; only pods with this spec.schedulerName are scheduled. To serve several, repeat
     /// the flag or separate the names with commas; events name the first.
-    #[arg(long = "scheduler-name", default_value = "kube-batch", value_name = "NAME",
+    #[arg(long = "scheduler-name", default_values_t = SchedulerNames::default().iter(), value_name = "NAME",
         value_delimiter = ',', value_parser = scheduler_name, env = "KUBE_BATCH_SCHEDULER_NAME")]
     pub(crate) scheduler_names: Vec<Name>,
     /// Scheduler configuration file, reloaded when it changes (default: a built-in configuration with
@@ -63,8 +64,9 @@ pub(crate) struct RunArgs {
     #[arg(long, default_value = "1s", value_parser = duration::parse, value_name = "DURATION", env = "KUBE_BATCH_SCHEDULE_PERIOD")]
     pub(crate) schedule_period: Duration,
     /// Queue for PodGroups that name none and for pods without a PodGroup.
-    #[arg(long, default_value = "default", value_name = "QUEUE", env = "KUBE_BATCH_DEFAULT_QUEUE")]
-    pub(crate) default_queue: String,
+    #[arg(long, default_value_t = SnapshotOptions::default().default_queue, value_name = "QUEUE",
+        env = "KUBE_BATCH_DEFAULT_QUEUE")]
+    pub(crate) default_queue: Name,
     /// Create the default queue, with weight 1, if it is missing when this replica becomes leader.
     #[arg(long, value_name = "BOOL", env = "KUBE_BATCH_CREATE_DEFAULT_QUEUE", value_parser = boolean,
         default_value = "false", num_args = 0..=1, require_equals = true,

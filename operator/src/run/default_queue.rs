@@ -41,7 +41,7 @@ const REJECTED_PERIOD: Duration = Duration::from_secs(30);
 /// The queue is of the newer API group, or of the older one where only that is served.
 pub(crate) async fn provide(
     client: Client,
-    name: String,
+    name: Name,
     cache: Arc<SchedulerCache>,
     metrics: Arc<Metrics>,
     terms: Terms,
@@ -54,7 +54,7 @@ pub(crate) async fn provide(
             tokio::time::sleep(PERIOD).await;
             continue;
         }
-        if cache.lock().store.queue(&Name::from(&*name)).is_some() {
+        if cache.lock().store.queue(&name).is_some() {
             return;
         }
         let created = create(&client, &name, &terms, &metrics).await;
@@ -64,7 +64,7 @@ pub(crate) async fn provide(
         }
         match created {
             Ok(()) => {
-                info!(queue = name, "created the default queue");
+                info!(queue = &*name, "created the default queue");
                 break;
             }
             // It was created meanwhile, or the answer to our own call was lost.
@@ -74,12 +74,12 @@ pub(crate) async fn provide(
                 tokio::time::sleep(ABSENT_PERIOD).await;
             }
             Err(WriteError::Passing { why, .. }) => {
-                warn!(queue = name, why, "cannot create the default queue, retrying");
+                warn!(queue = &*name, why, "cannot create the default queue, retrying");
                 tokio::time::sleep(FAILED_PERIOD).await;
             }
             Err(WriteError::NotLeading) => tokio::time::sleep(PERIOD).await,
             Err(WriteError::Rejected(why) | WriteError::Forbidden(why)) => {
-                warn!(queue = name, why, "the API server rejected the default queue");
+                warn!(queue = &*name, why, "the API server rejected the default queue");
                 tokio::time::sleep(REJECTED_PERIOD).await;
             }
         }
@@ -143,7 +143,7 @@ mod tests {
             let terms = Terms::with(Term::FOREVER);
             let (shared, receiver) = (Arc::clone(&cache), terms.clone());
             cache.await_queue(Some("q".into()));
-            let task = provide(api.client(), "q".to_owned(), shared, metrics, receiver);
+            let task = provide(api.client(), Name::from("q"), shared, metrics, receiver);
             Self { api, cache, terms, task: tokio::spawn(task) }
         }
 

@@ -14,7 +14,6 @@ use kube::Client;
 use kube_batch_cache::{snapshot::SnapshotOptions, store::Store};
 use kube_batch_cli::scheduler_names;
 use kube_batch_framework::candidates::Search;
-use kube_batch_model::name::Name;
 use kube_batch_scheduler::{conf::Conf, core::Core, registry::Registry};
 use tokio::{sync::watch, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -147,7 +146,7 @@ impl Replica {
         let (client, name) = (self.environment.writes.clone(), args.default_queue.clone());
         let (cache, metrics) = (Arc::clone(&self.cache), Arc::clone(&self.metrics));
         let terms = election.terms();
-        cache.await_queue(Some(Name::from(&*name)));
+        cache.await_queue(Some(name.clone()));
         // It returns when the queue exists; restarted if it panics before that.
         tasks.spawn_until_done("default-queue", move || {
             let (cache, metrics) = (Arc::clone(&cache), Arc::clone(&metrics));
@@ -196,7 +195,7 @@ fn selection(args: &RunArgs) -> watches::Selection {
 fn snapshot_options(args: &RunArgs) -> SnapshotOptions {
     SnapshotOptions {
         scheduler_names: scheduler_names(&args.scheduler_names),
-        default_queue: Name::from(args.default_queue.as_str()),
+        default_queue: args.default_queue.clone(),
         priority_class: args.priority_class,
     }
 }
