@@ -37,12 +37,10 @@ struct Template {
     manifest: &'static str,
     /// Below `deploy/chart/templates/`.
     template: &'static str,
-    /// Put before and after the whole.
-    around: [&'static str; 2],
+    /// The value without which the chart leaves it out; empty if it never does.
+    condition: &'static str,
     places: &'static [Place],
 }
-
-const PLAIN: [&str; 2] = ["", ""];
 
 /// A field that has the YAML of the value of its name, and is left out where that is empty.
 macro_rules! value {
@@ -91,135 +89,109 @@ egress:
   {{- toYaml . | nindent {+2} }}
   {{- end }}";
 
-const TEMPLATES: [Template; 11] = [
-    Template { manifest: "rbac.yaml", template: "rbac.yaml", around: PLAIN, places: &[] },
-    Template {
-        manifest: "user-roles.yaml",
-        template: "user-roles.yaml",
-        around: PLAIN,
-        places: &[],
-    },
-    Template {
-        manifest: "components/admission/policy.yaml",
-        template: "admission.yaml",
-        around: ["{{- if .Values.admission.enabled }}\n", "{{- end }}\n"],
-        places: &[Place {
-            at: "policyName:",
-            template: "policyName: {{ include \"kube-batch.fullname\" . }}-podgroups",
-        }],
-    },
-    Template {
-        manifest: "components/admission/bound-queue.yaml",
-        template: "admission-bound-queue.yaml",
-        around: ["{{- if .Values.admission.enabled }}\n", "{{- end }}\n"],
-        places: &[Place {
-            at: "policyName:",
-            template: "policyName: {{ include \"kube-batch.fullname\" . }}-bound-queue",
-        }],
-    },
-    Template {
-        manifest: "components/network-policy/policy.yaml",
-        template: "network-policy.yaml",
-        around: ["{{- if .Values.networkPolicy.enabled }}\n", "{{- end }}\n"],
-        places: &[
-            Place { at: "ingress:", template: INGRESS },
-            Place { at: "egress:", template: EGRESS },
-        ],
-    },
-    Template {
-        manifest: "components/flow-control/flow-control.yaml",
-        template: "flow-control.yaml",
-        around: ["{{- if .Values.flowControl.enabled }}\n", "{{- end }}\n"],
-        places: &[Place {
-            at: "nominalConcurrencyShares:",
-            template: "nominalConcurrencyShares: \
-                       {{ .Values.flowControl.nominalConcurrencyShares }}",
-        }],
-    },
-    Template {
-        manifest: "configmap.yaml",
-        template: "configmap.yaml",
-        around: PLAIN,
-        places: &[Place {
-            at: "scheduler.yaml:",
-            template: "scheduler.yaml: |\n{{- .Values.schedulerConf | nindent {+2} }}",
-        }],
-    },
-    Template {
-        manifest: "deployment.yaml",
-        template: "deployment.yaml",
-        around: PLAIN,
-        places: &[
-            Place { at: "replicas:", template: "replicas: {{ .Values.replicaCount }}" },
-            Place {
-                at: "serviceAccountName:",
-                template: concat!(
-                    value!("imagePullSecrets", "{+0}"),
-                    "\nserviceAccountName: {{ include \"kube-batch.fullname\" . }}"
-                ),
-            },
-            Place {
-                at: "priorityClassName:",
-                template: "{{- with .Values.priorityClassName }}\n\
-                           priorityClassName: {{ . }}\n\
-                           {{- end }}",
-            },
-            Place {
-                at: "image:",
-                template: "image: \"{{ .Values.image.repository }}:\
-                           {{ .Values.image.tag | default .Chart.AppVersion }}\"",
-            },
-            Place {
-                at: "imagePullPolicy:",
-                template: "imagePullPolicy: {{ .Values.image.pullPolicy }}",
-            },
-            Place {
-                at: "- --create-default-queue",
-                template: "{{- if .Values.defaultQueue.create }}\n\
-                           - --create-default-queue\n\
-                           {{- end }}",
-            },
-            Place {
-                at: "- --leader-elect",
-                template: "{{- if .Values.leaderElection.enabled }}\n- --leader-elect",
-            },
-            Place {
-                at: "- --lock-object-namespace=$(NAMESPACE)",
-                template: "- --lock-object-namespace=$(NAMESPACE)\n\
-                           {{- end }}\n\
-                           {{- with .Values.extraArgs }}\n\
-                           {{- toYaml . | nindent {+0} }}\n\
-                           {{- end }}",
-            },
-            Place {
-                at: "resources:",
-                template: "resources:\n{{- toYaml .Values.resources | nindent {+2} }}",
-            },
-            Place { at: "nodeSelector:", template: value!("nodeSelector", "{+2}") },
-            Place { at: "tolerations:", template: value!("tolerations", "{+0}") },
-        ],
-    },
-    Template {
-        manifest: "disruption-budget.yaml",
-        template: "disruption-budget.yaml",
-        around: PLAIN,
-        places: &[],
-    },
-    Template { manifest: "service.yaml", template: "service.yaml", around: PLAIN, places: &[] },
-    Template {
-        manifest: "monitoring/service-monitor.yaml",
-        template: "service-monitor.yaml",
-        around: ["{{- if .Values.monitoring.serviceMonitor.enabled }}\n", "{{- end }}\n"],
-        places: &[Place {
-            at: "labels:",
-            template: "labels:\n\
-                       \x20 {{- include \"kube-batch.labels\" . | nindent {+2} }}\n\
-                       \x20 {{- with .Values.monitoring.serviceMonitor.labels }}\n\
-                       \x20 {{- toYaml . | nindent {+2} }}\n\
-                       \x20 {{- end }}",
-        }],
-    },
+const MONITOR_LABELS: &str = "\
+labels:
+  {{- include \"kube-batch.labels\" . | nindent {+2} }}
+  {{- with .Values.monitoring.serviceMonitor.labels }}
+  {{- toYaml . | nindent {+2} }}
+  {{- end }}";
+
+const DEPLOYMENT: [Place; 11] = [
+    at("replicas:", "replicas: {{ .Values.replicaCount }}"),
+    at(
+        "serviceAccountName:",
+        concat!(
+            value!("imagePullSecrets", "{+0}"),
+            "\nserviceAccountName: {{ include \"kube-batch.fullname\" . }}"
+        ),
+    ),
+    at(
+        "priorityClassName:",
+        "{{- with .Values.priorityClassName }}\npriorityClassName: {{ . }}\n{{- end }}",
+    ),
+    at(
+        "image:",
+        "image: \"{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}\"",
+    ),
+    at("imagePullPolicy:", "imagePullPolicy: {{ .Values.image.pullPolicy }}"),
+    at(
+        "- --create-default-queue",
+        "{{- if .Values.defaultQueue.create }}\n- --create-default-queue\n{{- end }}",
+    ),
+    at("- --leader-elect", "{{- if .Values.leaderElection.enabled }}\n- --leader-elect"),
+    at("- --lock-object-namespace=$(NAMESPACE)", LOCK_AND_MORE),
+    at("resources:", "resources:\n{{- toYaml .Values.resources | nindent {+2} }}"),
+    at("nodeSelector:", value!("nodeSelector", "{+2}")),
+    at("tolerations:", value!("tolerations", "{+0}")),
 ];
+
+/// It ends what the place of `--leader-elect` begins.
+const LOCK_AND_MORE: &str = "\
+- --lock-object-namespace=$(NAMESPACE)
+{{- end }}
+{{- with .Values.extraArgs }}
+{{- toYaml . | nindent {+0} }}
+{{- end }}";
+
+const TEMPLATES: [Template; 11] = [
+    template("rbac.yaml", "rbac.yaml", "", &[]),
+    template("user-roles.yaml", "user-roles.yaml", "", &[]),
+    template(
+        "components/admission/policy.yaml",
+        "admission.yaml",
+        "admission.enabled",
+        &[at("policyName:", "policyName: {{ include \"kube-batch.fullname\" . }}-podgroups")],
+    ),
+    template(
+        "components/admission/bound-queue.yaml",
+        "admission-bound-queue.yaml",
+        "admission.enabled",
+        &[at("policyName:", "policyName: {{ include \"kube-batch.fullname\" . }}-bound-queue")],
+    ),
+    template(
+        "components/network-policy/policy.yaml",
+        "network-policy.yaml",
+        "networkPolicy.enabled",
+        &[at("ingress:", INGRESS), at("egress:", EGRESS)],
+    ),
+    template(
+        "components/flow-control/flow-control.yaml",
+        "flow-control.yaml",
+        "flowControl.enabled",
+        &[at(
+            "nominalConcurrencyShares:",
+            "nominalConcurrencyShares: {{ .Values.flowControl.nominalConcurrencyShares }}",
+        )],
+    ),
+    template(
+        "configmap.yaml",
+        "configmap.yaml",
+        "",
+        &[at("scheduler.yaml:", "scheduler.yaml: |\n{{- .Values.schedulerConf | nindent {+2} }}")],
+    ),
+    template("deployment.yaml", "deployment.yaml", "", &DEPLOYMENT),
+    template("disruption-budget.yaml", "disruption-budget.yaml", "", &[]),
+    template("service.yaml", "service.yaml", "", &[]),
+    template(
+        "monitoring/service-monitor.yaml",
+        "service-monitor.yaml",
+        "monitoring.serviceMonitor.enabled",
+        &[at("labels:", MONITOR_LABELS)],
+    ),
+];
+
+const fn template(
+    manifest: &'static str,
+    template: &'static str,
+    condition: &'static str,
+    places: &'static [Place],
+) -> Template {
+    Template { manifest, template, condition, places }
+}
+
+const fn at(at: &'static str, template: &'static str) -> Place {
+    Place { at, template }
+}
 
 /// The files that are generated from those of `deploy/`, and from the CRDs and the admission policy, which are
 /// generated too.
@@ -328,9 +300,12 @@ impl Template {
         ensure!(!manifest.contains("{{"), "it contains braces that Helm would evaluate");
         let lines: Vec<&str> = manifest.lines().collect();
         let mut content = format!(
-            "{{{{- /* Generated from deploy/{} by `cargo xtask codegen`; do not edit. */ -}}}}\n{}",
-            self.manifest, self.around[0]
+            "{{{{- /* Generated from deploy/{} by `cargo xtask codegen`; do not edit. */ -}}}}\n",
+            self.manifest
         );
+        if !self.condition.is_empty() {
+            content.push_str(&format!("{{{{- if .Values.{} }}}}\n", self.condition));
+        }
         let mut n_found = vec![0; self.places.len()];
         let mut row = 0;
         while let Some(line) = lines.get(row) {
@@ -362,7 +337,9 @@ impl Template {
         for (place, n_found) in self.places.iter().zip(n_found) {
             ensure!(n_found == 1, "`{}` stands there {n_found} times, not once", place.at);
         }
-        content.push_str(self.around[1]);
+        if !self.condition.is_empty() {
+            content.push_str("{{- end }}\n");
+        }
         Ok(content)
     }
 }
@@ -506,17 +483,12 @@ spec:
     app.kubernetes.io/name: kube-batch
 ";
 
-    fn template(places: &'static [Place]) -> Template {
-        Template { manifest: "x.yaml", template: "x.yaml", around: PLAIN, places }
-    }
-
     #[test]
     fn places_give_way_and_the_rest_is_copied() {
-        let places = &[Place {
-            at: "tolerations:",
-            template: "tolerations: {{ .Values.t | nindent {+2} }}",
-        }];
-        let content = template(places).content(MANIFEST).expect("a template");
+        const PLACES: [Place; 1] =
+            [at("tolerations:", "tolerations: {{ .Values.t | nindent {+2} }}")];
+        let content =
+            template("x.yaml", "x.yaml", "", &PLACES).content(MANIFEST).expect("a template");
         let expected = "\
 {{- /* Generated from deploy/x.yaml by `cargo xtask codegen`; do not edit. */ -}}
 metadata:
@@ -536,7 +508,7 @@ spec:
 
     #[test]
     fn a_place_that_is_gone_is_an_error() {
-        let places = &[Place { at: "replicas:", template: "" }];
-        assert!(template(places).content(MANIFEST).is_err());
+        const PLACES: [Place; 1] = [at("replicas:", "")];
+        assert!(template("x.yaml", "x.yaml", "", &PLACES).content(MANIFEST).is_err());
     }
 }
