@@ -125,9 +125,10 @@ impl Program {
 /// on other features of dependencies, and compile them again. Without benchmarks.
 pub const SELECTION: [&str; 5] = ["--workspace", "--lib", "--bins", "--tests", "--examples"];
 
-/// What `cargo xtask test --quick` compiles at first: `xtask`, with the same features of dependencies as
-/// [`SELECTION`], for which a test target is needed. The rest is compiled when its tests run.
-pub const QUICK_SELECTION: [&str; 4] = ["--workspace", "--bins", "--test", "laws"];
+/// What every other command compiles at first: `xtask`, with the features of dependencies that the whole workspace
+/// needs, so that [`SELECTION`] does not compile them again. This holds as long as tests alone turn on no feature of what
+/// `xtask` depends on.
+pub const XTASK_SELECTION: [&str; 3] = ["--workspace", "--bin", "xtask"];
 
 /// Installs the programs of a task that are missing, as root where there is apt-get, and prints a line that says so.
 /// If some are still missing, prints a line that names their packages.

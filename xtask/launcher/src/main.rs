@@ -11,7 +11,7 @@ use std::{
     process::{Command, ExitCode},
 };
 
-use xtask_launcher::{Completeness, QUICK_SELECTION, SELECTION, Task, build::cargo, provide};
+use xtask_launcher::{Completeness, SELECTION, Task, XTASK_SELECTION, build::cargo, provide};
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = env::args_os().skip(1).collect();
@@ -37,21 +37,15 @@ fn start(arguments: &[OsString]) -> Result<ExitCode, String> {
             if is_complete { Completeness::Required } else { Completeness::Optional };
         provide(task, completeness)?;
     }
-    match task {
-        Some(Task::Test) => {
-            let selection = if is_quick { &QUICK_SELECTION[..] } else { &SELECTION };
-            let status = cargo().arg("build").args(selection).status();
-            let status = status.map_err(|error| format!("cannot run cargo: {error}"))?;
-            if !status.success() {
-                // Cargo has printed the reason.
-                return Ok(ExitCode::FAILURE);
-            }
-            replace(Command::new(sibling("xtask")?).args(arguments))
-        }
-        Some(Task::Instructions) | None => {
-            replace(cargo().args(["run", "--package", "xtask", "--"]).args(arguments))
-        }
+    let is_all = task == Some(Task::Test) && !is_quick;
+    let selection = if is_all { &SELECTION[..] } else { &XTASK_SELECTION };
+    let status = cargo().arg("build").args(selection).status();
+    let status = status.map_err(|error| format!("cannot run cargo: {error}"))?;
+    if !status.success() {
+        // Cargo has printed the reason.
+        return Ok(ExitCode::FAILURE);
     }
+    replace(Command::new(sibling("xtask")?).args(arguments))
 }
 
 /// Replaces this process, so that signals reach the command.
