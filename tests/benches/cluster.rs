@@ -48,6 +48,7 @@ const GROUP_NAME: &str = "scheduling.k8s.io/group-name";
 
 /// Counts the pods bound per second against a real API server.
 #[derive(Parser)]
+#[command(bin_name = "cargo xtask bench-cluster")]
 struct Args {
     /// Shapes to run: GANGSxPODS, or GANGSxPODS+RUNNING to start with this many running pods and
     /// also measure the idle scheduler; with the prefix native-, the gangs are PodGroups of

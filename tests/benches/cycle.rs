@@ -39,7 +39,7 @@ const ENOUGH_MS: f64 = 20e3;
 ///
 /// Each shape runs five times in a process of its own, and fewer times if that takes more than 20 seconds.
 #[derive(Parser)]
-#[command(after_help = description())]
+#[command(bin_name = "cargo xtask bench", after_help = description())]
 struct Args {
     /// Shapes to run, such as FILL-1000-10000-100 (default: all standard ones).
     #[arg(value_parser = shape_name)]

@@ -42,6 +42,7 @@ const MAX_MORE_MB: f64 = 50.0;
 
 /// Measures what hostile objects of one namespace cost everyone else in time and memory.
 #[derive(Parser)]
+#[command(bin_name = "cargo xtask hostile")]
 struct Args {
     /// Kinds of hostile objects (default: all).
     kinds: Vec<String>,
