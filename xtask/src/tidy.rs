@@ -3,7 +3,9 @@
 mod claims;
 mod crates;
 mod cycles;
+mod features;
 mod ledger;
+mod tree;
 mod workflows;
 
 use std::{
@@ -28,6 +30,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let metadata = MetadataCommand::new().manifest_path(root().join("Cargo.toml")).exec()?;
     let mut violations = Vec::new();
     violations.extend(crates::violations(&metadata)?);
+    violations.extend(features::violations()?);
     violations.extend(cycles::violations(&metadata)?);
     violations.extend(sources()?);
     violations.extend(links()?);

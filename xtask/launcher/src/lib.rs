@@ -126,8 +126,7 @@ impl Program {
 pub const SELECTION: [&str; 5] = ["--workspace", "--lib", "--bins", "--tests", "--examples"];
 
 /// What every other command compiles at first: `xtask`, with the features of dependencies that the whole workspace
-/// needs, so that [`SELECTION`] does not compile them again. This holds as long as tests alone turn on no feature of what
-/// `xtask` depends on.
+/// needs, so that [`SELECTION`] does not compile them again. `cargo xtask tidy` checks that tests do not need others.
 pub const XTASK_SELECTION: [&str; 3] = ["--workspace", "--bin", "xtask"];
 
 /// Installs the programs of a task that are missing, as root where there is apt-get, and prints a line that says so.

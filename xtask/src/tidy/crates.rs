@@ -7,7 +7,9 @@ use std::{
 
 use anyhow::{Context, ensure};
 use cargo_metadata::{DependencyKind, Metadata, Package};
-use xtask_launcher::build::{self, root};
+use xtask_launcher::build::root;
+
+use super::tree::packages;
 
 const DOCUMENT: &str = "ARCHITECTURE.md";
 
@@ -142,14 +144,9 @@ fn rule_violations(
 
 /// All crates that one is compiled with, as Cargo resolves features for it alone.
 fn compiled_with(package: &str) -> anyhow::Result<BTreeSet<String>> {
-    let output = build::cargo()
-        .args(["tree", "--locked", "--package", package, "--edges", "normal"])
-        .args(["--prefix", "none", "--format", "{p}"])
-        .output()
-        .context("run cargo tree")?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let lines = String::from_utf8(output.stdout)?;
-    Ok(lines.lines().filter_map(|line| line.split(' ').next().map(str::to_owned)).collect())
+    let packages = packages(&["--package", package], "normal", "{p}")?;
+    let name = |package: &String| package.split(' ').next().map(str::to_owned);
+    Ok(packages.iter().filter_map(name).collect())
 }
 
 fn manifest_violations(name: &str, package: &Package) -> anyhow::Result<Vec<String>> {
