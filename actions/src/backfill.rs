@@ -39,6 +39,10 @@ impl Action for Backfill {
         "backfill"
     }
 
+    fn places_best_effort(&self) -> bool {
+        true
+    }
+
     fn execute(&self, session: &mut Session) {
         let mut turns = Turns::new(session, |job| session.has_waiting_tasks(job));
         turns.run(session, |session, job| {

@@ -115,12 +115,12 @@ pub(crate) fn place_tasks(
     }
 }
 
-/// Whether the job can reach its minimum with this number of its tasks, and those that backfill may
-/// place.
+/// Whether the job can reach its minimum with this number of its tasks, and those that a later action,
+/// such as backfill, may place.
 // Parity: see docs/parity.md#a2.
 fn can_reach_minimum(statement: &mut Statement<'_>, n_hopeful: usize) -> bool {
     let missing = statement.session().plugins().tasks_missing(statement.job()) as usize;
-    n_hopeful >= missing || n_hopeful + tasks_for_backfill(statement) >= missing
+    n_hopeful >= missing || n_hopeful + tasks_for_later(statement) >= missing
 }
 
 /// Places one task on the best node that the budget and the goal admit. Returns what it fits into.
@@ -217,13 +217,13 @@ pub(crate) fn could_be_held(session: &mut Session, job: JobIdx) -> bool {
     too_large.take(n_to_spare + 1).count() <= n_to_spare
 }
 
-/// Number of tasks that a later backfill may place: those that fit somewhere as things stand, or may
+/// Number of tasks that a later action may place which places tasks that request nothing: those that fit somewhere as things stand, or may
 /// once another task has its place.
 // Parity: see docs/parity.md#b2.
-pub(crate) fn tasks_for_backfill(statement: &mut Statement<'_>) -> usize {
+pub(crate) fn tasks_for_later(statement: &mut Statement<'_>) -> usize {
     let job = statement.job();
     let session = statement.session_mut();
-    if !session.is_still_to_run("backfill") {
+    if !session.places_best_effort_later() {
         return 0;
     }
     let cluster = session.cluster();
@@ -267,7 +267,7 @@ pub(crate) fn settle(mut statement: Statement<'_>) -> Settled {
 /// Whether the job has the places that it needs, with those that backfill can add.
 pub(crate) fn reaches_minimum(statement: &mut Statement<'_>) -> bool {
     let missing = statement.session().plugins().tasks_missing(statement.job()) as usize;
-    statement.job_ready() || statement.job_pipelined() || missing <= tasks_for_backfill(statement)
+    statement.job_ready() || statement.job_pipelined() || missing <= tasks_for_later(statement)
 }
 
 /// The capacity of the places with which the job reaches its minimum; `None` if it does not. `start` is where it began

@@ -47,6 +47,10 @@ impl Action for Reclaim {
         "reclaim"
     }
 
+    fn reclaims(&self) -> bool {
+        true
+    }
+
     fn execute(&self, session: &mut Session) {
         let mut search = VictimSearch::new(session.cluster());
         let mut waiting = Waiting::default();

@@ -21,7 +21,7 @@ use kube_batch_model::{
 use crate::{
     assignment::{Assignment, Group, Kind, Needed, assign},
     budget::Budget,
-    gang::{could_be_held, minimum_reached, place_if_free, place_tasks, tasks_for_backfill},
+    gang::{could_be_held, minimum_reached, place_if_free, place_tasks, tasks_for_later},
 };
 
 /// How much may be done in one turn to find another order: sets of tasks that are formed, and comparisons of a node with
@@ -360,7 +360,7 @@ fn size_of(session: &Session, group: &Alike, dims: &[Dim]) -> Group {
 
 /// How many tasks must have a place, besides those that backfill may place.
 pub(crate) fn needed(statement: &mut Statement<'_>) -> Needed {
-    let n_for_backfill = tasks_for_backfill(statement);
+    let n_for_later = tasks_for_later(statement);
     let (session, job) = (statement.session(), statement.job());
     let n_missing = session.plugins().tasks_missing(job);
     let missing = session
@@ -368,7 +368,7 @@ pub(crate) fn needed(statement: &mut Statement<'_>) -> Needed {
         .roles(job)
         .map(|(role, counts)| role.min.saturating_sub(counts.ready() + counts.pipelined()));
     // Those of backfill may be of any role.
-    let of_roles = if n_for_backfill == 0 { missing.collect() } else { Vec::new() };
-    let n_for_backfill = u32::try_from(n_for_backfill).unwrap_or(u32::MAX);
-    Needed { n_tasks: n_missing.saturating_sub(n_for_backfill), of_roles }
+    let of_roles = if n_for_later == 0 { missing.collect() } else { Vec::new() };
+    let n_for_later = u32::try_from(n_for_later).unwrap_or(u32::MAX);
+    Needed { n_tasks: n_missing.saturating_sub(n_for_later), of_roles }
 }

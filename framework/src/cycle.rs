@@ -7,6 +7,7 @@ use crate::{
     candidates::Search,
     foresight::{NextCycle, Start},
     holds::Holds,
+    known_action::KnownAction,
     memory::Memory,
     milestone::Milestone,
     nominations,
@@ -26,6 +27,18 @@ const MAX_USEFUL_WORK: u64 = 1_000_000;
 pub trait Action: Send + Sync {
     /// The name of the action in the configuration.
     fn name(&self) -> &'static str;
+
+    /// Whether it evicts tasks of one queue for waiting tasks of another, if the plugins permit that: what must stay idle
+    /// for a job may then be lent to a task that the action could evict for the job.
+    fn reclaims(&self) -> bool {
+        false
+    }
+
+    /// Whether it places tasks that request nothing, for jobs that earlier actions have not completed: those keep the
+    /// places of such a job for it.
+    fn places_best_effort(&self) -> bool {
+        false
+    }
 
     /// Runs the action.
     fn execute(&self, session: &mut Session);
@@ -79,6 +92,14 @@ fn held(session: &mut Session, actions: &[Box<dyn Action>]) -> Holds {
     next.restore(session)
 }
 
+fn known(action: &dyn Action) -> KnownAction {
+    KnownAction {
+        name: action.name(),
+        reclaims: action.reclaims(),
+        places_best_effort: action.places_best_effort(),
+    }
+}
+
 /// Opens a session and runs the actions.
 fn act(
     start: Start,
@@ -92,7 +113,7 @@ fn act(
     let mut session = Session::open_measured(cluster, now, policy, search, memory, reached);
     session.work_before = work;
     session.turn_log.earlier = earlier;
-    session.actions = actions.iter().map(|action| action.name()).collect();
+    session.actions = actions.iter().map(|action| known(&**action)).collect();
     let opening = Opening::of(&session);
     nominations::renew(&mut session);
     session.reserve();

@@ -14,6 +14,7 @@ pub mod failure;
 pub mod foresight;
 mod headroom;
 mod holds;
+mod known_action;
 mod large_turns;
 pub mod memory;
 pub mod milestone;

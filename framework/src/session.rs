@@ -28,6 +28,7 @@ use crate::{
     failure::{Failure, RefusedGang},
     headroom::Headroom,
     holds::Holds,
+    known_action::KnownAction,
     memory::Memory,
     milestone::Milestone,
     moves::Move,
@@ -74,8 +75,8 @@ pub struct Session {
     tried: Column<JobIdx, Option<&'static str>>,
     /// The largest number of tasks of each job that had a place at the same time, by action.
     fitting: Column<JobIdx, Vec<(&'static str, u32)>>,
-    /// Names of the actions of the cycle, in order.
-    pub(crate) actions: Vec<&'static str>,
+    /// The actions of the cycle, in order.
+    pub(crate) actions: Vec<KnownAction>,
     /// How many of them have been started.
     pub(crate) n_started: usize,
     pub(crate) turn_log: TurnLog,
@@ -571,7 +572,7 @@ impl Session {
 
     /// The action that runs; empty before the first.
     pub(crate) fn action(&self) -> &'static str {
-        self.n_started.checked_sub(1).map_or("", |at| self.actions[at])
+        self.n_started.checked_sub(1).map_or("", |at| self.actions[at].name)
     }
 
     /// Counts work of an action that takes as long as this number of evaluations of a node for a class.
@@ -589,14 +590,14 @@ impl Session {
         self.tried[job].is_some()
     }
 
-    /// Whether an action of this name runs later in the cycle.
-    pub fn is_still_to_run(&self, action: &str) -> bool {
-        self.actions[self.n_started..].contains(&action)
+    /// Whether an action that runs later in the cycle places tasks that request nothing.
+    pub fn places_best_effort_later(&self) -> bool {
+        self.actions[self.n_started..].iter().any(|action| action.places_best_effort)
     }
 
-    /// Whether an action of this name is among those of the cycle.
-    pub fn has_action(&self, action: &str) -> bool {
-        self.actions.contains(&action)
+    /// Whether an action of the cycle evicts tasks of one queue for waiting tasks of another.
+    pub fn reclaims(&self) -> bool {
+        self.actions.iter().any(|action| action.reclaims)
     }
 
     /// Whether the task was nominated in an earlier cycle and is still pipelined.

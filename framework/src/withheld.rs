@@ -95,12 +95,12 @@ impl Withheld {
         session.cluster().tasks.job[self.holders[dim.at()]?]
     }
 
-    /// Whether a task that has just been placed may use what is withheld of a resource: because the
-    /// action `reclaim`, which runs in every cycle, could evict it for the task that waits.
+    /// Whether a task that has just been placed may use what is withheld of a resource: because an
+    /// action that reclaims, which runs in every cycle, could evict it for the task that waits.
     pub fn can_be_reclaimed(&self, session: &Session, victim: TaskIdx, dim: Dim) -> bool {
         let Some(preemptor) = self.holders[dim.at()] else { return false };
         let proposal = Proposal { preemptor, victim, evicted: &[] };
-        session.has_action("reclaim")
+        session.reclaims()
             && !session.cluster().never_preempts(preemptor)
             && session.may_be_evicted_at_once(preemptor, victim)
             && session.plugins().reclaimable(&proposal)

@@ -18,6 +18,7 @@ mod nominations;
 mod not_admitted;
 mod preemption;
 mod properties;
+mod renamed_actions;
 mod reservations;
 mod roles;
 mod self_affinity;
