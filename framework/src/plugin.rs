@@ -21,7 +21,11 @@
 //! A *statement* is a transaction: a list of tentative placements and evictions that is committed or
 //! rolled back as a whole.
 
-use std::{cmp::Ordering, ops, sync::Arc, time::Duration};
+mod dependency;
+mod nodes;
+mod victims;
+
+use std::{cmp::Ordering, time::Duration};
 
 use kube_batch_model::{
     cluster::Cluster,
@@ -34,251 +38,15 @@ use kube_batch_model::{
     status::Placement,
 };
 
+pub use self::{
+    dependency::{Dependencies, Dependency, DomainColumn, OrderScope, VictimScope},
+    nodes::{Capacity, Extremes, NodesByDomain, Scale, ScoreTerm},
+    victims::{JobProposal, Proposal, VictimQuestion, Vote},
+};
 use crate::{
     session_cache::SessionCache,
     topology::{JobLevel, JobTopology},
 };
-
-/// What an answer about a class and a node depends on, and so how long it stays valid.
-///
-/// The selectors of other pods that match the class count among the tasks on other nodes: an answer of
-/// [`Dependency::Class`] or [`Dependency::Node`] is the same for all [variants](
-/// kube_batch_model::cluster::Classes::variant_of) of a class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Dependency {
-    /// The scheduling constraints of the class, but not its request, and the properties of the node
-    /// that no placement changes, such as labels and taints. Evaluated once in a cycle.
-    Class,
-    /// Also the tasks on the node and the amounts they use. Evaluated again when these change.
-    Node,
-    /// Also the tasks on some other nodes. Evaluated again when the tasks on the node change, and on
-    /// every node when [`Plugin::version`] changes.
-    Domain,
-    /// Also placements on other nodes. Evaluated again after each placement.
-    Cluster,
-}
-
-impl Dependency {
-    /// All, from the narrowest to the broadest.
-    pub const ALL: [Self; 4] = [Self::Class, Self::Node, Self::Domain, Self::Cluster];
-}
-
-/// The nodes of each of some domains, ascending.
-pub type NodesByDomain = Arc<[Vec<NodeIdx>]>;
-
-/// A number for each node; nodes with equal numbers are in one domain.
-pub type DomainColumn = Column<NodeIdx, u32>;
-
-/// The dependencies of a plugin's predicates for a class. [`Plugin::predicate`] is called once for
-/// each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Dependencies(u8);
-
-impl Dependencies {
-    /// No rule applies to the class.
-    pub const NONE: Self = Self(0);
-
-    /// Only this one.
-    pub const fn only(dependency: Dependency) -> Self {
-        Self(1 << dependency as u8)
-    }
-
-    /// Whether this one is among them.
-    pub const fn has(self, dependency: Dependency) -> bool {
-        self.0 & (1 << dependency as u8) != 0
-    }
-
-    /// With this one as well, if `condition` holds.
-    #[must_use]
-    pub const fn with_if(self, dependency: Dependency, condition: bool) -> Self {
-        if condition { Self(self.0 | 1 << dependency as u8) } else { self }
-    }
-}
-
-impl ops::BitOr for Dependencies {
-    type Output = Self;
-
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
-
-/// A question about a victim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VictimQuestion {
-    /// [`Plugin::preemptable`]
-    Preemptable,
-    /// [`Plugin::reclaimable`]
-    Reclaimable,
-    /// [`Plugin::vetoes`] and [`Plugin::violates_budget`]
-    Veto,
-}
-
-/// What an answer about a victim depends on, besides facts of the victim and the class, queue and
-/// priorities of the preemptor: nothing of these changes in a cycle.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct VictimScope(u8);
-
-impl VictimScope {
-    /// The plugin has no say about the victim: it abstains.
-    pub const NONE: Self = Self(0);
-    /// Nothing else: no move of a task changes the answer.
-    pub const FACTS: Self = Self(1);
-    /// Which tasks of the victim's job have a place.
-    pub const JOB: Self = Self(1 << 1);
-    /// What the queue of the victim can spare; see [`Plugin::spare`].
-    pub const QUEUE: Self = Self(1 << 2);
-    /// Anything: the answer may change whenever any task moves.
-    pub const ANYTHING: Self = Self(1 << 3);
-
-    /// Whether this is part of it.
-    pub const fn has(self, part: Self) -> bool {
-        self.0 & part.0 != 0
-    }
-}
-
-impl ops::BitOr for VictimScope {
-    type Output = Self;
-
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
-
-/// Which resources of a node count as available.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Capacity {
-    /// The resources that are idle now and not needed by pipelined tasks. Terminating tasks count as
-    /// being on the node.
-    Idle,
-    /// The resources that are idle once terminating tasks are gone, minus those that pipelined tasks
-    /// need. Terminating tasks do not count as being on the node; pipelined tasks do.
-    FutureIdle,
-}
-
-/// One score that a plugin computes for a class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ScoreTerm {
-    /// Identifies the term; passed to [`Plugin::score`] as `term`.
-    pub id: u8,
-    /// The factor of the normalised score. A negative weight reverses the preference.
-    pub weight: i64,
-    /// What the raw score depends on.
-    pub dependency: Dependency,
-    /// How the raw scores are normalised.
-    pub scale: Scale,
-}
-
-/// How the raw scores of the candidate nodes are normalised to 0 to 100. Divisions round down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scale {
-    /// The raw score is the score: the plugin returns 0 to 100.
-    AsIs,
-    /// `100 * raw / largest`; all 0 if the largest is 0. Raw scores must not be negative.
-    UpToLargest,
-    /// `100 - 100 * raw / largest`; all 100 if the largest is 0. Raw scores must not be negative.
-    DownFromLargest,
-    /// `100 * ((raw - least) / (largest - least))`, computed with floats as Kubernetes does; all 0 if
-    /// the least is the largest. Raw scores may be negative.
-    FromLeast,
-    /// The plugin computes the scores of all candidates at once, in [`Plugin::score_all`], each 0 to
-    /// 100.
-    Joint,
-}
-
-impl Scale {
-    /// The normalised score for `raw`, among the raw scores of all candidate nodes.
-    pub fn apply(self, raw: i64, among: Extremes) -> i64 {
-        let Extremes { least, largest } = among;
-        match self {
-            Self::AsIs | Self::Joint => raw,
-            Self::UpToLargest if largest == 0 => 0,
-            Self::UpToLargest => 100 * raw / largest,
-            Self::DownFromLargest if largest == 0 => 100,
-            Self::DownFromLargest => 100 - 100 * raw / largest,
-            Self::FromLeast if largest == least => 0,
-            Self::FromLeast => (100.0 * ((raw - least) as f64 / (largest - least) as f64)) as i64,
-        }
-    }
-}
-
-/// The least and the largest of some raw scores.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extremes {
-    /// The least; 0 of no scores.
-    pub least: i64,
-    /// The largest; 0 of no scores.
-    pub largest: i64,
-}
-
-impl Extremes {
-    /// The extremes of these raw scores.
-    pub fn of(scores: impl Iterator<Item = i64> + Clone) -> Self {
-        Self { least: scores.clone().min().unwrap_or(0), largest: scores.max().unwrap_or(0) }
-    }
-}
-
-/// A plugin's answer about one possible victim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Vote {
-    /// No opinion. If all plugins abstain, the victim is not evicted.
-    Abstain,
-    /// The victim may be evicted.
-    Permit,
-    /// The victim must not be evicted. In reclaim, a rejection of any plugin is final; in preempt, the
-    /// first tier with an opinion decides.
-    Reject,
-}
-
-impl Vote {
-    /// Rejects if any vote does, else permits if any does, else abstains.
-    pub fn unanimous(votes: impl IntoIterator<Item = Self>) -> Self {
-        votes.into_iter().fold(Self::Abstain, |so_far, vote| match (so_far, vote) {
-            (Self::Reject, _) | (_, Self::Reject) => Self::Reject,
-            (Self::Permit, _) | (_, Self::Permit) => Self::Permit,
-            (Self::Abstain, Self::Abstain) => Self::Abstain,
-        })
-    }
-}
-
-/// The proposal to evict one task for another.
-#[derive(Clone, Copy, Debug)]
-pub struct Proposal<'a> {
-    /// The task that would get the resources: the preemptor, or the reclaimer if the victim is of
-    /// another queue.
-    pub preemptor: TaskIdx,
-    /// The task that would be evicted.
-    pub victim: TaskIdx,
-    /// Victims selected so far that the cluster still shows as running: a plugin that counts tasks or
-    /// resources subtracts them. Victims that the cluster shows as terminating are not in this list.
-    pub evicted: &'a [TaskIdx],
-}
-
-/// The proposal to evict all running tasks of a job for one task of another job.
-#[derive(Clone, Copy, Debug)]
-pub struct JobProposal<'a> {
-    /// The task that would get the resources.
-    pub preemptor: TaskIdx,
-    /// The job that would be evicted.
-    pub job: JobIdx,
-    /// Its tasks that would be evicted, ascending. The cluster shows them as running or bound.
-    pub victims: &'a [TaskIdx],
-}
-
-impl JobProposal<'_> {
-    /// The proposals to evict its tasks one after another.
-    pub fn proposals(&self) -> impl Iterator<Item = Proposal<'_>> {
-        self.victims.iter().enumerate().map(|(at, victim)| {
-            let evicted = &self.victims[..at];
-            Proposal { preemptor: self.preemptor, victim: *victim, evicted }
-        })
-    }
-
-    /// The vote about all tasks, evicted one after another: a rejection of one is final.
-    pub fn each(&self, mut vote: impl FnMut(&Proposal<'_>) -> Vote) -> Vote {
-        Vote::unanimous(self.proposals().map(|proposal| vote(&proposal)))
-    }
-}
 
 /// A change of the status or node of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -297,16 +65,6 @@ impl Change {
     pub fn held(&self) -> i64 {
         i64::from(self.to.status.is_held()) - i64::from(self.from.status.is_held())
     }
-}
-
-/// What an order depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OrderScope {
-    /// Only the two queues or jobs compared: their order changes only when a task of one of them
-    /// moves.
-    Own,
-    /// Anything: the order may change whenever any task moves.
-    Anything,
 }
 
 /// The amounts from which the share of a queue is computed, for status, reports and metrics.

@@ -1,0 +1,83 @@
+//! What a plugin answers about nodes.
+
+use std::sync::Arc;
+
+use kube_batch_model::column::NodeIdx;
+
+use super::dependency::Dependency;
+
+/// The nodes of each of some domains, ascending.
+pub type NodesByDomain = Arc<[Vec<NodeIdx>]>;
+
+/// Which resources of a node count as available.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Capacity {
+    /// The resources that are idle now and not needed by pipelined tasks. Terminating tasks count as
+    /// being on the node.
+    Idle,
+    /// The resources that are idle once terminating tasks are gone, minus those that pipelined tasks
+    /// need. Terminating tasks do not count as being on the node; pipelined tasks do.
+    FutureIdle,
+}
+
+/// One score that a plugin computes for a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScoreTerm {
+    /// Identifies the term; passed to [`Plugin::score`](super::Plugin::score) as `term`.
+    pub id: u8,
+    /// The factor of the normalised score. A negative weight reverses the preference.
+    pub weight: i64,
+    /// What the raw score depends on.
+    pub dependency: Dependency,
+    /// How the raw scores are normalised.
+    pub scale: Scale,
+}
+
+/// How the raw scores of the candidate nodes are normalised to 0 to 100. Divisions round down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// The raw score is the score: the plugin returns 0 to 100.
+    AsIs,
+    /// `100 * raw / largest`; all 0 if the largest is 0. Raw scores must not be negative.
+    UpToLargest,
+    /// `100 - 100 * raw / largest`; all 100 if the largest is 0. Raw scores must not be negative.
+    DownFromLargest,
+    /// `100 * ((raw - least) / (largest - least))`, computed with floats as Kubernetes does; all 0 if
+    /// the least is the largest. Raw scores may be negative.
+    FromLeast,
+    /// The plugin computes the scores of all candidates at once, in [`Plugin::score_all`](super::Plugin::score_all), each 0 to
+    /// 100.
+    Joint,
+}
+
+impl Scale {
+    /// The normalised score for `raw`, among the raw scores of all candidate nodes.
+    pub fn apply(self, raw: i64, among: Extremes) -> i64 {
+        let Extremes { least, largest } = among;
+        match self {
+            Self::AsIs | Self::Joint => raw,
+            Self::UpToLargest if largest == 0 => 0,
+            Self::UpToLargest => 100 * raw / largest,
+            Self::DownFromLargest if largest == 0 => 100,
+            Self::DownFromLargest => 100 - 100 * raw / largest,
+            Self::FromLeast if largest == least => 0,
+            Self::FromLeast => (100.0 * ((raw - least) as f64 / (largest - least) as f64)) as i64,
+        }
+    }
+}
+
+/// The least and the largest of some raw scores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extremes {
+    /// The least; 0 of no scores.
+    pub least: i64,
+    /// The largest; 0 of no scores.
+    pub largest: i64,
+}
+
+impl Extremes {
+    /// The extremes of these raw scores.
+    pub fn of(scores: impl Iterator<Item = i64> + Clone) -> Self {
+        Self { least: scores.clone().min().unwrap_or(0), largest: scores.max().unwrap_or(0) }
+    }
+}
