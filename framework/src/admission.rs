@@ -157,7 +157,7 @@ impl Kept {
     ) -> Result<(), Refusal> {
         let cluster = session.cluster();
         fits_cluster(cluster, queue, job).map_err(Refusal::Cluster)?;
-        if session.policy.enqueues_strictly() {
+        if session.policy.settings().enqueues_strictly {
             self.fits_idle(session, job).map_err(Refusal::Idle)?;
         }
         let group = cluster.jobs.group[job].as_ref().expect("a job without pods has a PodGroup");

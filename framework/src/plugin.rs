@@ -23,9 +23,10 @@
 
 mod dependency;
 mod nodes;
+mod settings;
 mod victims;
 
-use std::{cmp::Ordering, time::Duration};
+use std::cmp::Ordering;
 
 use kube_batch_model::{
     cluster::Cluster,
@@ -41,6 +42,7 @@ use kube_batch_model::{
 pub use self::{
     dependency::{Dependencies, Dependency, DomainColumn, OrderScope, VictimScope},
     nodes::{Capacity, Extremes, NodesByDomain, Scale, ScoreTerm},
+    settings::{IgnoredResources, ReservationTerms, Settings, WholeJobs},
     victims::{JobProposal, Proposal, VictimQuestion, Vote},
 };
 use crate::{
@@ -84,22 +86,6 @@ pub struct QueueShares {
     pub share: Share,
     /// Whether it holds at least what it deserves, in a resource that its waiting tasks request.
     pub overused: bool,
-}
-
-/// When a job that waits gets a reservation, and what follows from it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReservationTerms {
-    /// After it has waited for this time.
-    pub after: Duration,
-    /// For how long room is kept while nothing becomes free and the time is not known.
-    pub patience: Duration,
-    /// How much of each resource of the cluster all reservations but the first may hold, in percent.
-    pub max_percent: u32,
-    /// For how long a job that started from a reservation above the share of its queue is not reclaimed, if it does not
-    /// say how long it runs.
-    pub protection: Duration,
-    /// For how long at most, whatever it says.
-    pub max_protection: Duration,
 }
 
 /// A scheduling policy.
@@ -240,7 +226,7 @@ pub struct ReservationTerms {
 /// let max_price = |limit| {
 ///     let plugin: Box<dyn Plugin> = Box::new(MaxPrice { limit });
 ///     let extension_points = ExtensionPoints::ALL;
-///     Policy { tiers: vec![vec![ConfiguredPlugin { plugin, extension_points }]], ..Policy::default() }
+///     Policy::new(vec![vec![ConfiguredPlugin { plugin, extension_points }]])
 /// };
 /// let mut session = Session::open(cluster.clone(), jiff::Timestamp::MAX, max_price(5), Search::Index);
 /// assert_eq!(session.best_node(class).map(|best| best.node.at()), Some(2));
@@ -256,6 +242,11 @@ pub struct ReservationTerms {
 pub trait Plugin: Send {
     /// The name of the plugin in the configuration.
     fn name(&self) -> &'static str;
+
+    /// What the plugin's configuration decides by itself. Called once in a cycle, before anything else.
+    fn settings(&self) -> Settings {
+        Settings::default()
+    }
 
     // Handlers.
 
@@ -342,25 +333,7 @@ pub trait Plugin: Send {
         0
     }
 
-    /// How long after the end of its grace period a task that is being terminated still counts as about to leave;
-    /// `None` if the plugin does not say.
-    fn termination_timeout(&self) -> Option<Duration> {
-        None
-    }
-
-    /// How long an incomplete job may still run: zero if its running tasks are to be evicted. `None` if
-    /// the job is not incomplete, or has no such limit.
-    fn stale_after(&self, _cluster: &Cluster, _job: JobIdx) -> Option<Duration> {
-        None
-    }
-
     // Nodes.
-
-    /// Whether a resource does not count, neither for nodes nor for shares. The answer depends on the
-    /// configuration alone.
-    fn ignores(&self, _resource: &str) -> bool {
-        false
-    }
 
     /// The claims for devices to deallocate, at most one for each waiting task: the task cannot use its devices, and
     /// no other pod uses the claim. `is_refused` says whether a job waits because some node cannot use
@@ -636,24 +609,6 @@ pub trait Plugin: Send {
         None
     }
 
-    /// Whether all running tasks of a job may be evicted together, where one alone may not be.
-    fn evicts_whole_jobs(&self) -> bool {
-        false
-    }
-
-    /// The largest ratio of what is evicted to what the waiting jobs of the queue that gets it can use; `None` if the
-    /// plugin sets no limit.
-    // Parity: new, see docs/parity.md#p15.
-    fn max_loss(&self) -> Option<u32> {
-        None
-    }
-
-    /// When jobs that wait get reservations; `None` if they get none.
-    // Parity: new, see docs/parity.md#a12.
-    fn reservation_terms(&self) -> Option<ReservationTerms> {
-        None
-    }
-
     /// Whether all running tasks of a job may be evicted together for a task of the same queue. By
     /// default, if [`Plugin::preemptable`] permits one after another.
     fn job_preemptable(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> Vote {
@@ -713,16 +668,5 @@ pub trait Plugin: Send {
     /// The share by which the plugin orders jobs; `None` if it computes none.
     fn job_share(&self, _cluster: &Cluster, _job: JobIdx) -> Option<Share> {
         None
-    }
-
-    /// Whether a PodGroup without pods is admitted only while its `minResources` fit also into what is idle or being
-    /// released, as by the action `enqueue` of Volcano.
-    fn enqueues_strictly(&self) -> bool {
-        false
-    }
-
-    /// Whether a job that is not ready is reported as unschedulable.
-    fn reports_unready_jobs(&self) -> bool {
-        false
     }
 }

@@ -15,7 +15,7 @@ use kube_batch_model::{
 use crate::{
     plugin::{
         Change, Dependencies, JobProposal, NodesByDomain, OrderScope, Plugin, Proposal,
-        QueueShares, ReservationTerms, ScoreTerm, VictimQuestion, VictimScope, Vote,
+        QueueShares, ScoreTerm, Settings, VictimQuestion, VictimScope, Vote, WholeJobs,
     },
     session_cache::SessionCache,
     topology::{JobLevel, JobTopology},
@@ -122,28 +122,48 @@ pub const TERMINATION_TIMEOUT: Duration = Duration::from_secs(300);
 /// Counts the devices of each resource that classes of devices stand for, beside what nodes advertise.
 pub type DeviceTotals = fn(&Cluster) -> ResourceVector;
 
+/// Says what tasks request of physical devices.
+pub type PhysicalDevices = fn(&Cluster) -> PhysicalRequests;
+
 /// The plugins of a cycle, in tiers. This type combines the answers of several plugins.
 pub struct Policy {
-    /// The most important tier first.
-    pub tiers: Vec<Vec<ConfiguredPlugin>>,
-    /// How many devices there are. No plugin: limits and totals are the same in every configuration.
-    pub device_totals: DeviceTotals,
-    /// What tasks request of physical devices.
-    pub physical_requests: fn(&Cluster) -> PhysicalRequests,
+    tiers: Vec<Vec<ConfiguredPlugin>>,
+    /// What the configuration of all plugins decides together.
+    settings: Settings,
+    /// Whether the pods of some PodGroup are victims only together.
+    has_marked_jobs: bool,
+    pub(crate) device_totals: DeviceTotals,
+    pub(crate) physical_requests: PhysicalDevices,
 }
 
-impl Default for Policy {
-    /// No plugins and no devices.
-    fn default() -> Self {
+impl Policy {
+    /// These plugins, the most important tier first, and no devices.
+    pub fn new(tiers: Vec<Vec<ConfiguredPlugin>>) -> Self {
         Self {
-            tiers: Vec::new(),
+            settings: combined_settings(tiers.iter().flatten()),
+            tiers,
+            has_marked_jobs: false,
             device_totals: |cluster| ResourceVector::zero(cluster.dimensions.len()),
             physical_requests: |_| PhysicalRequests::default(),
         }
     }
-}
 
-impl Policy {
+    /// Sets what counts devices. That is no plugin: limits and totals are the same in every configuration.
+    #[must_use]
+    pub fn with_devices(self, totals: DeviceTotals, requests: PhysicalDevices) -> Self {
+        Self { device_totals: totals, physical_requests: requests, ..self }
+    }
+
+    /// What the configuration of all plugins decides together.
+    pub(crate) const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// How long a task that is being terminated counts as about to leave.
+    pub(crate) fn termination_timeout(&self) -> Duration {
+        self.settings.termination_timeout.unwrap_or(TERMINATION_TIMEOUT)
+    }
+
     fn all(&self) -> impl Iterator<Item = &dyn Plugin> {
         self.tiers.iter().flatten().map(|configured| &*configured.plugin)
     }
@@ -177,11 +197,6 @@ impl Policy {
         self.enabled(point).map(call).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     }
 
-    /// Whether some plugin ignores a resource.
-    pub(crate) fn ignores(&self, resource: &str) -> bool {
-        self.tiers.iter().flatten().any(|configured| configured.plugin.ignores(resource))
-    }
-
     /// The claims for devices to deallocate.
     pub(crate) fn claims_to_deallocate(
         &self,
@@ -201,11 +216,6 @@ impl Policy {
         self.all().map(Plugin::work).sum()
     }
 
-    /// How long a task that is being terminated counts as about to leave: the first answer, or the default.
-    pub(crate) fn termination_timeout(&self) -> Duration {
-        self.all().find_map(Plugin::termination_timeout).unwrap_or(TERMINATION_TIMEOUT)
-    }
-
     /// The levels that a job asks for.
     pub(crate) fn topology(&self, cluster: &Cluster, job: JobIdx) -> Option<&JobTopology> {
         // Most jobs ask for none.
@@ -216,6 +226,7 @@ impl Policy {
     }
 
     pub(crate) fn open(&mut self, cluster: &Cluster, mut opened: impl FnMut(&'static str)) {
+        self.has_marked_jobs = cluster.jobs.leaves_whole.values().any(|leaves_whole| *leaves_whole);
         let mut cache = SessionCache::new(cluster);
         for configured in self.tiers.iter_mut().flatten() {
             configured.plugin.on_session_open(cluster, &mut cache);
@@ -257,22 +268,13 @@ impl Policy {
         &*self.tiers[at.tier][at.place].plugin
     }
 
-    /// Whether all running tasks of a job may be evicted together, according to some plugin.
-    pub fn evicts_whole_jobs(&self) -> bool {
-        self.all().any(Plugin::evicts_whole_jobs)
-    }
-
-    /// The answer of the first plugin that has one.
-    pub(crate) fn reservation_terms(&self) -> Option<ReservationTerms> {
-        self.all().find_map(Plugin::reservation_terms)
-    }
-
-    pub(crate) fn enqueues_strictly(&self) -> bool {
-        self.all().any(Plugin::enqueues_strictly)
-    }
-
-    pub(crate) fn reports_unready_jobs(&self) -> bool {
-        self.all().any(Plugin::reports_unready_jobs)
+    /// Whether all running tasks of some job may be evicted together.
+    pub const fn evicts_whole_jobs(&self) -> bool {
+        match self.settings.whole_jobs {
+            WholeJobs::None => false,
+            WholeJobs::Marked => self.has_marked_jobs,
+            WholeJobs::All => true,
+        }
     }
 
     /// The plugins, to be called about a cluster.
@@ -351,10 +353,11 @@ impl<'p> Plugins<'p> {
         plugins.map(|plugin| plugin.tasks_missing(self.cluster, job)).max().unwrap_or(0)
     }
 
-    /// The shortest answer.
+    /// How long an incomplete job may still run: zero if its running tasks are to be evicted. `None` if the job is
+    /// not incomplete, or has no such limit.
     pub fn stale_after(self, job: JobIdx) -> Option<Duration> {
-        let plugins = self.policy.enabled(ExtensionPoint::JobReady);
-        plugins.filter_map(|plugin| plugin.stale_after(self.cluster, job)).min()
+        let incomplete_for = self.cluster.jobs.incomplete_for[job]?;
+        Some(self.policy.settings.staleness_grace_period?.saturating_sub(incomplete_for))
     }
 
     /// Every plugin must agree. Returns the first error.
@@ -521,14 +524,14 @@ impl<'p> Plugins<'p> {
         self.policy.all().find_map(|plugin| plugin.spare(self.cluster, queue, dim))
     }
 
-    /// One plugin suffices. Cannot be disabled.
-    pub fn evicts_whole_jobs(self) -> bool {
+    /// Whether all running tasks of some job may be evicted together. Cannot be disabled.
+    pub const fn evicts_whole_jobs(self) -> bool {
         self.policy.evicts_whole_jobs()
     }
 
-    /// The smallest limit of all plugins; `None` if none sets one. Cannot be disabled.
-    pub fn max_loss(self) -> Option<u32> {
-        self.policy.all().filter_map(Plugin::max_loss).min()
+    /// See [`Settings::max_loss`]. Cannot be disabled.
+    pub const fn max_loss(self) -> Option<u32> {
+        self.policy.settings.max_loss
     }
 
     /// One plugin suffices. Cannot be disabled.
@@ -595,6 +598,29 @@ impl<'p> Plugins<'p> {
     pub fn job_share(self, job: JobIdx) -> Option<Share> {
         self.policy.all().find_map(|plugin| plugin.job_share(self.cluster, job))
     }
+}
+
+/// What the configuration of several plugins decides together.
+fn combined_settings<'a>(plugins: impl Iterator<Item = &'a ConfiguredPlugin>) -> Settings {
+    let smaller = |one: Option<u32>, other: Option<u32>| one.into_iter().chain(other).min();
+    let shorter = |one: Option<Duration>, other| one.into_iter().chain(other).min();
+    plugins.fold(Settings::default(), |mut all, configured| {
+        let mut own = configured.plugin.settings();
+        if !configured.is_enabled_at(ExtensionPoint::JobReady) {
+            own.staleness_grace_period = None;
+        }
+        all.ignored_resources.extend(own.ignored_resources);
+        Settings {
+            ignored_resources: all.ignored_resources,
+            termination_timeout: all.termination_timeout.or(own.termination_timeout),
+            staleness_grace_period: shorter(all.staleness_grace_period, own.staleness_grace_period),
+            whole_jobs: all.whole_jobs.max(own.whole_jobs),
+            max_loss: smaller(all.max_loss, own.max_loss),
+            reservation_terms: all.reservation_terms.or(own.reservation_terms),
+            enqueues_strictly: all.enqueues_strictly || own.enqueues_strictly,
+            reports_unready_jobs: all.reports_unready_jobs || own.reports_unready_jobs,
+        }
+    })
 }
 
 /// What the answers of several plugins depend on together. Of two that depend on what a queue can spare, each

@@ -27,7 +27,7 @@ use crate::{
 impl Session {
     /// Chooses the reservations of this cycle.
     pub(crate) fn reserve(&mut self) {
-        let Some(terms) = self.policy.reservation_terms() else { return };
+        let Some(terms) = self.policy.settings().reservation_terms else { return };
         self.reservations.terms = Some(terms);
         self.reservations.memory = self.turn_log.memory.reservations.clone();
         self.reservations.protected = self.protected_tasks();

@@ -167,7 +167,8 @@ impl Session {
     ) -> Self {
         let not_physical = cluster.begin_physical((policy.physical_requests)(&cluster));
         cluster.device_totals = (policy.device_totals)(&cluster);
-        let left_out = cluster.leave_out(|resource| policy.ignores(resource));
+        let left_out =
+            cluster.leave_out(|resource| policy.settings().ignored_resources.has(resource));
         let mut invalid = Vec::new();
         // Parity: validity is checked, see docs/parity.md#j6.
         for job in cluster.jobs.key.ids() {
@@ -191,7 +192,7 @@ impl Session {
         policy.open(&cluster, |plugin| reached(Milestone::PluginOpened(plugin)));
         invalid.extend(mark_scattered_composites(&mut cluster, &composites, &policy));
         let n_jobs = cluster.jobs.key.len();
-        let everywhere = policy.enqueues_strictly();
+        let everywhere = policy.settings().enqueues_strictly;
         let headroom = Headroom::of(&cluster, &memory.headroom, now, everywhere);
         let is_ready = |job: JobIdx| policy.about(&cluster).job_ready(job);
         Self {

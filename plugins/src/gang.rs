@@ -15,7 +15,8 @@ use std::{cmp::Ordering, collections::BTreeMap, sync::Arc, time::Duration};
 use kube_batch_framework::{
     arguments::{ArgumentKind, ArgumentSpec, Arguments, ListItems},
     plugin::{
-        Dependencies, JobProposal, OrderScope, Plugin, Proposal, VictimQuestion, VictimScope, Vote,
+        Dependencies, JobProposal, OrderScope, Plugin, Proposal, Settings, VictimQuestion,
+        VictimScope, Vote, WholeJobs,
     },
     policy::TERMINATION_TIMEOUT,
     session_cache::SessionCache,
@@ -34,33 +35,10 @@ use kube_batch_model::{
 /// The plugin `gang`.
 #[derive(Debug)]
 pub struct Gang {
-    /// How long a job may be incomplete; `None` for any time.
-    staleness_grace_period: Option<Duration>,
-    /// How long a task that is being terminated counts as about to leave.
-    termination_timeout: Duration,
-    evicts_whole: bool,
-    max_loss: Option<u32>,
-    enqueues_strictly: bool,
+    settings: Settings,
     /// The scheduler names whose pods wait until they are in a PodGroup.
     wait_for_group: Vec<Name>,
-    /// Whether the tasks of some job are victims only together.
-    has_whole_jobs: bool,
     composites: Arc<Composites>,
-}
-
-impl Default for Gang {
-    fn default() -> Self {
-        Self {
-            staleness_grace_period: Some(STALENESS_GRACE_PERIOD),
-            termination_timeout: TERMINATION_TIMEOUT,
-            evicts_whole: false,
-            max_loss: None,
-            enqueues_strictly: false,
-            wait_for_group: Vec::new(),
-            has_whole_jobs: false,
-            composites: Arc::default(),
-        }
-    }
 }
 
 /// The default of the argument `gang.stalenessGracePeriod`.
@@ -121,14 +99,21 @@ impl Gang {
         let period = arguments.duration(&GRACE_PERIOD);
         let timeout = arguments.duration(&TERMINATION);
         let max_loss = arguments.integer(&MAX_LOSS);
-        Self {
+        let settings = Settings {
+            termination_timeout: Some(if timeout.is_zero() { Duration::MAX } else { timeout }),
             staleness_grace_period: (!period.is_zero()).then_some(period),
-            termination_timeout: if timeout.is_zero() { Duration::MAX } else { timeout },
-            evicts_whole: arguments.bool(&EVICT_WHOLE_GANGS),
+            whole_jobs: match arguments.bool(&EVICT_WHOLE_GANGS) {
+                true => WholeJobs::All,
+                false => WholeJobs::Marked,
+            },
             max_loss: u32::try_from(max_loss).ok().filter(|ratio| *ratio > 0),
             enqueues_strictly: arguments.bool(&STRICT_ENQUEUE),
+            reports_unready_jobs: true,
+            ..Settings::default()
+        };
+        Self {
+            settings,
             wait_for_group: arguments.list(&WAIT_FOR_GROUP).into_iter().map(Name::from).collect(),
-            has_whole_jobs: false,
             composites: Arc::default(),
         }
     }
@@ -139,8 +124,11 @@ impl Plugin for Gang {
         "gang"
     }
 
-    fn on_session_open(&mut self, cluster: &Cluster, cache: &mut SessionCache<'_>) {
-        self.has_whole_jobs = cluster.jobs.leaves_whole.values().any(|leaves_whole| *leaves_whole);
+    fn settings(&self) -> Settings {
+        self.settings.clone()
+    }
+
+    fn on_session_open(&mut self, _: &Cluster, cache: &mut SessionCache<'_>) {
         self.composites = cache.get();
     }
 
@@ -198,15 +186,6 @@ impl Plugin for Gang {
         of_job.max(of_roles)
     }
 
-    fn termination_timeout(&self) -> Option<Duration> {
-        Some(self.termination_timeout)
-    }
-
-    fn stale_after(&self, cluster: &Cluster, job: JobIdx) -> Option<Duration> {
-        let incomplete_for = cluster.jobs.incomplete_for[job]?;
-        Some(self.staleness_grace_period?.saturating_sub(incomplete_for))
-    }
-
     fn dependencies(&self, _: &Cluster, _: ClassIdx) -> Dependencies {
         Dependencies::NONE
     }
@@ -219,16 +198,6 @@ impl Plugin for Gang {
         self.can_lose(cluster, proposal)
     }
 
-    // Parity: new, see docs/parity.md#p15-loss-in-proportion.
-    fn max_loss(&self) -> Option<u32> {
-        self.max_loss
-    }
-
-    // Parity: new, see docs/parity.md#p10.
-    fn evicts_whole_jobs(&self) -> bool {
-        self.evicts_whole || self.has_whole_jobs
-    }
-
     fn job_preemptable(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> Vote {
         let leaves_whole = cluster.jobs.leaves_whole[proposal.job];
         // A job with a minimum of 0 or 1 loses single tasks, unless other jobs leave with it.
@@ -236,7 +205,7 @@ impl Plugin for Gang {
         let first = proposal.victims.first().and_then(job_of);
         let is_gang = cluster.jobs.min_available[proposal.job] > 1
             || proposal.victims.iter().any(|task| job_of(task) != first);
-        let may_leave = leaves_whole || self.evicts_whole && is_gang;
+        let may_leave = leaves_whole || self.settings.whole_jobs == WholeJobs::All && is_gang;
         if may_leave && self.stay_complete(cluster, proposal.job, &[], proposal.victims) {
             Vote::Permit
         } else {
@@ -246,15 +215,6 @@ impl Plugin for Gang {
 
     fn job_reclaimable(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> Vote {
         self.job_preemptable(cluster, proposal)
-    }
-
-    fn reports_unready_jobs(&self) -> bool {
-        true
-    }
-
-    // Parity: see docs/parity.md#k2.
-    fn enqueues_strictly(&self) -> bool {
-        self.enqueues_strictly
     }
 
     fn victim_scope(

@@ -43,7 +43,7 @@ mod volume_zone;
 use kube_batch_framework::{
     plugin::{
         Capacity, Change, Dependencies, Dependency, DomainColumn, NodesByDomain, OrderScope,
-        Plugin, VictimQuestion, VictimScope,
+        Plugin, Settings, VictimQuestion, VictimScope,
     },
     session_cache::SessionCache,
     spec::PluginSpec,
@@ -158,6 +158,13 @@ impl Plugin for Predicates {
         "predicates"
     }
 
+    fn settings(&self) -> Settings {
+        Settings {
+            ignored_resources: self.arguments.ignored_resources.clone(),
+            ..Settings::default()
+        }
+    }
+
     fn order_scope(&self) -> OrderScope {
         OrderScope::Own
     }
@@ -171,10 +178,6 @@ impl Plugin for Predicates {
         if !self.following.is_empty() {
             self.follow(&Placed::new(cluster, change));
         }
-    }
-
-    fn ignores(&self, resource: &str) -> bool {
-        self.arguments.ignores(resource)
     }
 
     fn class_admitted(&self, cluster: &Cluster, class: ClassIdx) -> Result<(), Inadmissible> {

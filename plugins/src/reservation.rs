@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use kube_batch_framework::{
     arguments::{ArgumentKind, ArgumentSpec},
-    plugin::{Dependencies, OrderScope, Plugin, ReservationTerms, VictimQuestion, VictimScope},
+    plugin::{
+        Dependencies, OrderScope, Plugin, ReservationTerms, Settings, VictimQuestion, VictimScope,
+    },
     spec::PluginSpec,
 };
 use kube_batch_model::{
@@ -81,6 +83,10 @@ impl Plugin for Reservation {
         "reservation"
     }
 
+    fn settings(&self) -> Settings {
+        Settings { reservation_terms: Some(self.terms), ..Settings::default() }
+    }
+
     fn order_scope(&self) -> OrderScope {
         OrderScope::Own
     }
@@ -91,9 +97,5 @@ impl Plugin for Reservation {
 
     fn victim_scope(&self, _: &Cluster, _: TaskIdx, _: VictimQuestion) -> VictimScope {
         VictimScope::NONE
-    }
-
-    fn reservation_terms(&self) -> Option<ReservationTerms> {
-        Some(self.terms)
     }
 }

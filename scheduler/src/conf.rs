@@ -114,11 +114,8 @@ impl Conf {
             plugin: (conf.spec.new)(&conf.arguments),
             extension_points: conf.extension_points,
         };
-        Policy {
-            tiers: self.tiers.iter().map(|tier| tier.iter().map(enabled).collect()).collect(),
-            device_totals,
-            physical_requests,
-        }
+        let tiers = self.tiers.iter().map(|tier| tier.iter().map(enabled).collect());
+        Policy::new(tiers.collect()).with_devices(device_totals, physical_requests)
     }
 
     /// The labels and annotations that the plugins of this configuration read.

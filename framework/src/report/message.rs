@@ -44,7 +44,7 @@ pub(super) fn unschedulable(session: &Session, job: JobIdx) -> Option<(&'static 
         return Some((problem.reason(), of_problem(cluster, job, problem)));
     }
     let missing = lacking(session, job);
-    if missing == 0 || !session.policy.reports_unready_jobs() {
+    if missing == 0 || !session.policy.settings().reports_unready_jobs {
         return None;
     }
     if session.turn_log.is_left_out(job) && !session.was_tried(job) {

@@ -1,9 +1,10 @@
 //! The arguments of the plugin.
 
-use kube_batch_framework::arguments::{
-    AffinityPart, ArgumentKind, ArgumentSpec, Arguments, ListItems,
+use kube_batch_framework::{
+    arguments::{AffinityPart, ArgumentKind, ArgumentSpec, Arguments, ListItems},
+    plugin::IgnoredResources,
 };
-use kube_batch_model::{name::Name, resource::is_extended_resource, selector::NodeTerm};
+use kube_batch_model::{name::Name, selector::NodeTerm};
 
 /// The arguments of the plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,10 +17,8 @@ pub struct PredicatesArguments {
     pub pid_pressure: bool,
     /// `addedAffinity`: alternatives of the required node affinity of every pod; `None` without one.
     pub added_affinity: Option<Vec<NodeTerm>>,
-    /// `ignoredResources`: extended resources that do not count.
-    pub ignored_resources: Vec<Name>,
-    /// `ignoredResourceGroups`: the part before the slash of extended resources that do not count.
-    pub ignored_resource_groups: Vec<Name>,
+    /// `ignoredResources` and `ignoredResourceGroups`: extended resources that do not count.
+    pub ignored_resources: IgnoredResources,
 }
 
 /// All arguments.
@@ -67,16 +66,10 @@ impl PredicatesArguments {
             disk_pressure: arguments.bool(&DISK_PRESSURE),
             pid_pressure: arguments.bool(&PID_PRESSURE),
             added_affinity: added.required(),
-            ignored_resources: names(&IGNORED_RESOURCES),
-            ignored_resource_groups: names(&IGNORED_RESOURCE_GROUPS),
+            ignored_resources: IgnoredResources {
+                names: names(&IGNORED_RESOURCES),
+                groups: names(&IGNORED_RESOURCE_GROUPS),
+            },
         }
-    }
-
-    /// Whether a resource does not count. Only extended resources can be ignored.
-    pub(super) fn ignores(&self, resource: &str) -> bool {
-        let Some((group, _)) = resource.split_once('/') else { return false };
-        let has = |names: &[Name], name: &str| names.iter().any(|own| **own == *name);
-        is_extended_resource(resource)
-            && (has(&self.ignored_resources, resource) || has(&self.ignored_resource_groups, group))
     }
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube_batch_framework::{
     candidates::Search,
-    plugin::{Capacity, Dependency, Extremes, Plugin, Scale},
+    plugin::{Capacity, Dependency, Extremes, IgnoredResources, Plugin, Scale},
     policy::{ConfiguredPlugin, ExtensionPoints, Policy},
     session::Session,
     session_cache::SessionCache,
@@ -143,8 +143,10 @@ impl Args {
     fn predicates(&self) -> PredicatesArguments {
         PredicatesArguments {
             added_affinity: self.added_affinity.required(),
-            ignored_resources: self.ignored_resources.clone(),
-            ignored_resource_groups: self.ignored_resource_groups.clone(),
+            ignored_resources: IgnoredResources {
+                names: self.ignored_resources.clone(),
+                groups: self.ignored_resource_groups.clone(),
+            },
             ..PredicatesArguments::default()
         }
     }
@@ -321,7 +323,7 @@ fn filters(dependencies: &[Dependency]) -> impl Fn(&str, &Case, &World) -> Diffe
 fn resources(_: &str, case: &Case, world: &World) -> Differences {
     let mut cluster = world.snapshot(std::slice::from_ref(&case.pod));
     let predicates = Predicates::new(case.args.predicates());
-    cluster.leave_out(|resource| predicates.ignores(resource));
+    cluster.leave_out(|resource| predicates.settings().ignored_resources.has(resource));
     let class = waiting(&cluster).expect("the pod waits");
     let text = |dim: Dim| {
         let unfit = if dim == Dim::PODS { Unfit::TooManyPods } else { Unfit::Insufficient(dim) };
@@ -438,12 +440,7 @@ fn session(cluster: Cluster) -> Session {
     ];
     let configured =
         plugins.map(|plugin| ConfiguredPlugin { plugin, extension_points: ExtensionPoints::ALL });
-    Session::open(
-        cluster,
-        Timestamp::MAX,
-        Policy { tiers: vec![configured.into()], ..Policy::default() },
-        Search::default(),
-    )
+    Session::open(cluster, Timestamp::MAX, Policy::new(vec![configured.into()]), Search::default())
 }
 
 /// Compares the message for a pod that fits on no node, with all filters and resources together.

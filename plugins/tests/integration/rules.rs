@@ -323,10 +323,7 @@ fn a_plugin_with_defaults_changes_no_decision() {
         }
         let configured =
             |plugin| ConfiguredPlugin { plugin, extension_points: ExtensionPoints::ALL };
-        let policy = Policy {
-            tiers: vec![plugins.into_iter().map(configured).collect()],
-            ..Policy::default()
-        };
+        let policy = Policy::new(vec![plugins.into_iter().map(configured).collect()]);
         let mut session = Session::open(cluster.clone(), Timestamp::MAX, policy, Search::Index);
         assert_eq!(session.is_indexable(class), !with_defaults);
         session.best_node(class).map(|best| best.node)
