@@ -7,7 +7,7 @@ use kube_batch_model::{
     composites::{Child, CompleteGroups, Completeness, Composites},
 };
 
-use crate::{session::Session, session_cache::FromCluster};
+use crate::{plugin::Prescription, session::Session, session_cache::FromCluster};
 
 impl FromCluster for Composites {
     fn from_cluster(cluster: &Cluster) -> Self {
@@ -70,7 +70,7 @@ impl Session {
     /// Sets the only topology domain that the jobs below a composite PodGroup may use, if it requires one and none
     /// of their tasks has a place; `None` if they may use any.
     pub fn choose_domain(&mut self, row: CompositeIdx, domain: Option<DomainIdx>) {
-        self.policy.choose_domain(row, domain);
+        self.policy.prescribe(Prescription::Domain(row, domain));
     }
 
     /// Whether a composite PodGroup is complete, or will be once what its tasks wait for is released.

@@ -23,6 +23,7 @@
 
 mod dependency;
 mod nodes;
+mod provided;
 mod settings;
 mod victims;
 
@@ -30,25 +31,20 @@ use std::cmp::Ordering;
 
 use kube_batch_model::{
     cluster::Cluster,
-    column::{ClassIdx, Column, CompositeIdx, Dim, DomainIdx, JobIdx, NodeIdx, QueueIdx, TaskIdx},
-    decision::{ClaimChoice, DeviceChoice},
-    name::ObjectKey,
+    column::{ClassIdx, CompositeIdx, DomainIdx, JobIdx, NodeIdx, QueueIdx, TaskIdx},
     node_set::NodeSet,
     reason::{Inadmissible, JobProblem, Unfit},
-    resource::{ResourceVector, Share},
     status::Placement,
 };
 
 pub use self::{
     dependency::{Dependencies, Dependency, DomainColumn, OrderScope, VictimScope},
     nodes::{Capacity, Extremes, NodesByDomain, Scale, ScoreTerm},
+    provided::{Budgets, Claims, JobShares, Provided, Provision, QueueShares, Shares, Topology},
     settings::{IgnoredResources, ReservationTerms, Settings, WholeJobs},
     victims::{JobProposal, Proposal, VictimQuestion, Vote},
 };
-use crate::{
-    session_cache::SessionCache,
-    topology::{JobLevel, JobTopology},
-};
+use crate::session_cache::SessionCache;
 
 /// A change of the status or node of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,23 +65,16 @@ impl Change {
     }
 }
 
-/// The amounts from which the share of a queue is computed, for status, reports and metrics.
-#[derive(Clone, Debug, PartialEq)]
-pub struct QueueShares {
-    /// Its part of the cluster by weight alone, whatever the queues request.
-    pub fair_share: ResourceVector,
-    /// What the queue deserves.
-    pub deserved: ResourceVector,
-    /// What its tasks hold.
-    pub allocated: ResourceVector,
-    /// What its tasks hold or request.
-    pub request: ResourceVector,
-    /// What its waiting tasks request.
-    pub pending: ResourceVector,
-    /// The maximum of `allocated / deserved` over all resources.
-    pub share: Share,
-    /// Whether it holds at least what it deserves, in a resource that its waiting tasks request.
-    pub overused: bool,
+/// What the framework prescribes to the placements that follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prescription {
+    /// The alternative that is tried first where there is a choice, as of `firstAvailable` devices: then come those after
+    /// it, and those before it last, so that it does not matter for whether a task fits. `None`, as when a session opens:
+    /// the first, or the one that was prescribed when the task was placed on the node before.
+    Alternative(Option<usize>),
+    /// The only domain of the level that a composite PodGroup requires which the jobs below it may use while none of
+    /// their tasks has a place; `None` if they may use any.
+    Domain(CompositeIdx, Option<DomainIdx>),
 }
 
 /// A scheduling policy.
@@ -248,6 +237,12 @@ pub trait Plugin: Send {
         Settings::default()
     }
 
+    /// What the plugin provides for all, as the only one of a configuration. It provides the same as long as it exists:
+    /// which plugin that is, is known before a session opens. Called often.
+    fn provides(&self) -> Provided<'_> {
+        Provided::default()
+    }
+
     // Handlers.
 
     /// Called when a session opens, once the jobs that cannot be scheduled are marked. The plugin
@@ -259,6 +254,10 @@ pub trait Plugin: Send {
     /// Called after the status or node of a task has changed. `cluster` shows the task where it is
     /// now.
     fn on_placement(&mut self, _cluster: &Cluster, _change: &Change) {}
+
+    /// Called when the framework prescribes something to the placements that follow, or takes it back. It changes which
+    /// of several possible placements a task gets.
+    fn on_prescription(&mut self, _prescription: Prescription) {}
 
     /// A number that changes whenever placing or evicting a task has changed an answer about the
     /// class that depends on [`Dependency::Domain`], on another node than those of the task.
@@ -334,23 +333,6 @@ pub trait Plugin: Send {
     }
 
     // Nodes.
-
-    /// The claims for devices to deallocate, at most one for each waiting task: the task cannot use its devices, and
-    /// no other pod uses the claim. `is_refused` says whether a job waits because some node cannot use
-    /// the devices of a claim. Called at the end of a cycle.
-    fn claims_to_deallocate(
-        &self,
-        _cluster: &Cluster,
-        _is_refused: &dyn Fn(JobIdx) -> bool,
-    ) -> Vec<(TaskIdx, ObjectKey)> {
-        Vec::new()
-    }
-
-    /// Whether the plugin has postponed some of its work to the next cycle, because there is a limit for each. No job
-    /// is then remembered as hopeless, and another cycle follows at once.
-    fn has_postponed(&self) -> bool {
-        false
-    }
 
     /// How much longer than usual the predicates of this plugin took since the session opened, in evaluations of a
     /// node, which usually take about 30 ns. It counts towards the bound on turns in vain.
@@ -453,62 +435,6 @@ pub trait Plugin: Send {
         NodesByDomain::default()
     }
 
-    /// How many alternatives a choice has that a placement of a task of the class makes, as of `firstAvailable`
-    /// devices; 1 if there is nothing to choose.
-    fn n_alternatives(&self, _cluster: &Cluster, _class: ClassIdx) -> usize {
-        1
-    }
-
-    /// Prescribes the alternative that is tried first: then come those after it, and those before it last, so that it
-    /// does not matter for whether a task fits. `None`, as when a session opens: the first, or the one that was
-    /// prescribed when the task was placed on the node before.
-    fn try_first(&mut self, _alternative: Option<usize>) {}
-
-    /// The topology levels that the job asks for, and where its tasks are; `None` if it asks for none.
-    fn topology(&self, _job: JobIdx) -> Option<&JobTopology> {
-        None
-    }
-
-    /// The level of which a composite PodGroup requires one domain for all its tasks, and where these are; `None`
-    /// if it requires none.
-    fn level_of_composite(&self, _composite: CompositeIdx) -> Option<&JobLevel> {
-        None
-    }
-
-    /// Sets the only domain of that level that the jobs below may use while none of their tasks has a place;
-    /// `None` if they may use any.
-    fn choose_domain(&mut self, _composite: CompositeIdx, _domain: Option<DomainIdx>) {}
-
-    /// Whether [`Plugin::topology`] answers for every job that asks for a topology. Without such a plugin,
-    /// a job that requires one is not scheduled.
-    fn honours_topology(&self) -> bool {
-        false
-    }
-
-    /// The volumes chosen for the unbound claims of a task that has been placed. Called when the
-    /// task is bound.
-    fn claim_choices(&self, _cluster: &Cluster, _task: TaskIdx) -> Vec<ClaimChoice> {
-        Vec::new()
-    }
-
-    /// What is to be written to the claims for devices of a task that has been placed. Called when the task is
-    /// bound.
-    fn device_choices(&self, _cluster: &Cluster, _task: TaskIdx) -> Vec<DeviceChoice> {
-        Vec::new()
-    }
-
-    /// Whether a nominated task waits on its node even if its class fits there now, because what was chosen for it
-    /// there in an earlier cycle, such as devices, is not free yet.
-    fn must_wait(&self, _cluster: &Cluster, _task: TaskIdx) -> bool {
-        false
-    }
-
-    /// The text of a reason that a predicate of this plugin gave for the class, if it depends on more than the
-    /// reason.
-    fn reason_text(&self, _cluster: &Cluster, _class: ClassIdx, _reason: Unfit) -> Option<String> {
-        None
-    }
-
     /// The score terms of this plugin for the class. Called once in a cycle.
     ///
     /// Leave a term out if it cannot prefer one node to another for the class. The index supports
@@ -555,25 +481,6 @@ pub trait Plugin: Send {
 
     // Victims.
 
-    /// Which of some evictions, made in this order, a disruption budget does not allow: one answer for
-    /// each victim, or none at all if there are no budgets. The cluster still shows the victims as
-    /// running.
-    fn violates_budget(&self, _cluster: &Cluster, _victims: &[TaskIdx]) -> Vec<bool> {
-        Vec::new()
-    }
-
-    /// Whether the victim must not be evicted for another task, whatever other plugins vote and in
-    /// whichever tier the plugin is.
-    fn vetoes(&self, _cluster: &Cluster, _proposal: &Proposal<'_>) -> bool {
-        false
-    }
-
-    /// Whether some task of the job must not be evicted. By default, if [`Plugin::vetoes`] says so of one
-    /// after another.
-    fn vetoes_job(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> bool {
-        proposal.proposals().any(|proposal| self.vetoes(cluster, &proposal))
-    }
-
     /// Whether the task must not be evicted even where no other task is to get its place.
     fn is_protected(&self, _cluster: &Cluster, _task: TaskIdx) -> bool {
         false
@@ -602,13 +509,6 @@ pub trait Plugin: Send {
         VictimScope::ANYTHING
     }
 
-    /// How much of a resource the queue can lose, for an answer that depends on [`VictimScope::QUEUE`]: a
-    /// victim may be evicted if, of some resource that both it and the preemptor request, it and the other
-    /// victims of its queue hold no more than this.
-    fn spare(&self, _cluster: &Cluster, _queue: QueueIdx, _dim: Dim) -> Option<i64> {
-        None
-    }
-
     /// Whether all running tasks of a job may be evicted together for a task of the same queue. By
     /// default, if [`Plugin::preemptable`] permits one after another.
     fn job_preemptable(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> Vote {
@@ -619,54 +519,5 @@ pub trait Plugin: Send {
     /// [`Plugin::reclaimable`] permits one after another.
     fn job_reclaimable(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> Vote {
         proposal.each(|proposal| self.reclaimable(cluster, proposal))
-    }
-
-    // Shares.
-
-    /// Whether the queue holds at least what it deserves, in a resource that its waiting tasks request.
-    /// The action `allocate` serves an overused queue only after all other queues, from resources that
-    /// are not withheld for them. The action `reclaim` does not serve it.
-    fn overused(&self, _cluster: &Cluster, _queue: QueueIdx) -> bool {
-        false
-    }
-
-    /// Whether the queue holds more than it deserves, in a resource that the job requests.
-    fn exceeds_deserved(&self, _cluster: &Cluster, _queue: QueueIdx, _job: JobIdx) -> bool {
-        false
-    }
-
-    /// The resources to keep idle for queues below their fair share while overused queues borrow;
-    /// `None` if the plugin withholds nothing.
-    ///
-    /// `placeable` is, for each queue, the sum of the requests of its waiting tasks that would each fit
-    /// on some node of an empty cluster. It may exceed the cluster.
-    fn withheld(
-        &self,
-        _cluster: &Cluster,
-        _placeable: &Column<QueueIdx, ResourceVector>,
-    ) -> Option<ResourceVector> {
-        None
-    }
-
-    // Reports.
-
-    /// The share of a queue, without the tasks in `evicted`; `None` if the plugin computes none.
-    fn queue_share(
-        &self,
-        _cluster: &Cluster,
-        _queue: QueueIdx,
-        _evicted: &[TaskIdx],
-    ) -> Option<Share> {
-        None
-    }
-
-    /// The amounts behind the share of a queue; `None` if the plugin computes none.
-    fn queue_shares(&self, _cluster: &Cluster, _queue: QueueIdx) -> Option<QueueShares> {
-        None
-    }
-
-    /// The share by which the plugin orders jobs; `None` if it computes none.
-    fn job_share(&self, _cluster: &Cluster, _job: JobIdx) -> Option<Share> {
-        None
     }
 }

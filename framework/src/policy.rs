@@ -4,7 +4,7 @@ use std::{borrow::Cow, cmp::Ordering, time::Duration};
 
 use kube_batch_model::{
     cluster::Cluster,
-    column::{ClassIdx, Column, CompositeIdx, Dim, DomainIdx, JobIdx, QueueIdx, TaskIdx},
+    column::{ClassIdx, Column, CompositeIdx, Dim, JobIdx, QueueIdx, TaskIdx},
     decision::{ClaimChoice, DeviceChoice},
     name::{Name, ObjectKey},
     physical::PhysicalRequests,
@@ -14,8 +14,9 @@ use kube_batch_model::{
 
 use crate::{
     plugin::{
-        Change, Dependencies, JobProposal, NodesByDomain, OrderScope, Plugin, Proposal,
-        QueueShares, ScoreTerm, Settings, VictimQuestion, VictimScope, Vote, WholeJobs,
+        Budgets, Change, Claims, Dependencies, JobProposal, JobShares, NodesByDomain, OrderScope,
+        Plugin, Prescription, Proposal, Provided, Provision, QueueShares, ScoreTerm, Settings,
+        Shares, Topology, VictimQuestion, VictimScope, Vote, WholeJobs,
     },
     session_cache::SessionCache,
     topology::{JobLevel, JobTopology},
@@ -130,6 +131,8 @@ pub struct Policy {
     tiers: Vec<Vec<ConfiguredPlugin>>,
     /// What the configuration of all plugins decides together.
     settings: Settings,
+    /// The plugin that provides each thing.
+    providers: [Option<Position>; Provision::ALL.len()],
     /// Whether the pods of some PodGroup are victims only together.
     has_marked_jobs: bool,
     pub(crate) device_totals: DeviceTotals,
@@ -141,6 +144,7 @@ impl Policy {
     pub fn new(tiers: Vec<Vec<ConfiguredPlugin>>) -> Self {
         Self {
             settings: combined_settings(tiers.iter().flatten()),
+            providers: Provision::ALL.map(|provision| provider(&tiers, provision)),
             tiers,
             has_marked_jobs: false,
             device_totals: |cluster| ResourceVector::zero(cluster.dimensions.len()),
@@ -168,17 +172,43 @@ impl Policy {
         self.tiers.iter().flatten().map(|configured| &*configured.plugin)
     }
 
-    /// Tells every plugin which domain the jobs below a composite PodGroup may use.
-    pub(crate) fn choose_domain(&mut self, composite: CompositeIdx, domain: Option<DomainIdx>) {
+    pub(crate) fn prescribe(&mut self, prescription: Prescription) {
         for configured in self.tiers.iter_mut().flatten() {
-            configured.plugin.choose_domain(composite, domain);
+            configured.plugin.on_prescription(prescription);
         }
     }
 
-    pub(crate) fn try_first(&mut self, alternative: Option<usize>) {
-        for configured in self.tiers.iter_mut().flatten() {
-            configured.plugin.try_first(alternative);
-        }
+    /// What the plugin provides that provides this; nothing if there is none.
+    fn provided(&self, provision: Provision) -> Provided<'_> {
+        let provider = self.providers[provision as usize];
+        provider.map_or_else(Provided::default, |at| self.plugin(at).provides())
+    }
+
+    fn shares(&self) -> Option<&dyn Shares> {
+        self.provided(Provision::Shares).shares
+    }
+
+    fn job_shares(&self) -> Option<&dyn JobShares> {
+        self.provided(Provision::JobShares).job_shares
+    }
+
+    fn topologies(&self) -> Option<&dyn Topology> {
+        self.provided(Provision::Topology).topology
+    }
+
+    fn claims(&self) -> Option<&dyn Claims> {
+        self.provided(Provision::Claims).claims
+    }
+
+    /// What claims get, if predicates about claims are enabled.
+    fn enabled_claims(&self) -> Option<&dyn Claims> {
+        let at = self.providers[Provision::Claims as usize]?;
+        let is_enabled = self.tiers[at.tier][at.place].is_enabled_at(ExtensionPoint::Predicate);
+        self.claims().filter(|_| is_enabled)
+    }
+
+    fn budgets(&self) -> Option<&dyn Budgets> {
+        self.provided(Provision::Budgets).budgets
     }
 
     fn enabled(&self, point: ExtensionPoint) -> impl Iterator<Item = &dyn Plugin> {
@@ -203,12 +233,13 @@ impl Policy {
         cluster: &Cluster,
         is_refused: &dyn Fn(JobIdx) -> bool,
     ) -> Vec<(TaskIdx, ObjectKey)> {
-        self.all().flat_map(|plugin| plugin.claims_to_deallocate(cluster, is_refused)).collect()
+        let claims = self.claims();
+        claims.map_or_else(Vec::new, |claims| claims.claims_to_deallocate(cluster, is_refused))
     }
 
-    /// Whether some plugin has postponed some of its work to the next cycle.
+    /// Whether some work has been postponed to the next cycle.
     pub(crate) fn has_postponed(&self) -> bool {
-        self.all().any(Plugin::has_postponed)
+        self.claims().is_some_and(Claims::has_postponed)
     }
 
     /// How much longer than usual predicates took, in evaluations of a node.
@@ -222,7 +253,7 @@ impl Policy {
         if cluster.jobs.topology[job].is_none() && cluster.jobs.composites[job].is_none() {
             return None;
         }
-        self.all().find_map(|plugin| plugin.topology(job))
+        self.topologies()?.topology(job)
     }
 
     pub(crate) fn open(&mut self, cluster: &Cluster, mut opened: impl FnMut(&'static str)) {
@@ -322,7 +353,7 @@ impl<'p> Plugins<'p> {
         let topology = self.cluster.jobs.topology[job].as_ref();
         let is_required = topology.is_some_and(|topology| topology.required.is_some())
             || self.cluster.requires_domain_of_composite(job);
-        if is_required && !self.policy.all().any(Plugin::honours_topology) {
+        if is_required && self.policy.topologies().is_none() {
             let message = "the PodGroup requires a topology domain, but the plugin topology is not \
                            configured; add it to the scheduler configuration";
             return Err(JobProblem::Other {
@@ -376,14 +407,14 @@ impl<'p> Plugins<'p> {
             .collect()
     }
 
-    /// The answer of the first plugin that has one. Cannot be disabled.
+    /// The levels that a job asks for. Cannot be disabled.
     pub fn topology(self, job: JobIdx) -> Option<&'p JobTopology> {
         self.policy.topology(self.cluster, job)
     }
 
-    /// The answer of the first plugin that has one. Cannot be disabled.
+    /// The level of which a composite PodGroup requires one domain. Cannot be disabled.
     pub fn level_of_composite(self, composite: CompositeIdx) -> Option<&'p JobLevel> {
-        self.policy.all().find_map(|plugin| plugin.level_of_composite(composite))
+        self.policy.topologies()?.level_of_composite(composite)
     }
 
     /// The answer of the first plugin that has one.
@@ -395,43 +426,33 @@ impl<'p> Plugins<'p> {
         answers.find(|domains| !domains.is_empty()).unwrap_or_default()
     }
 
-    /// The largest answer.
+    /// See [`Claims::n_alternatives`].
     pub fn n_alternatives(self, class: ClassIdx) -> usize {
-        let plugins = self.policy.enabled(ExtensionPoint::Predicate);
-        plugins.map(|plugin| plugin.n_alternatives(self.cluster, class)).max().unwrap_or(1)
+        let claims = self.policy.enabled_claims();
+        claims.map_or(1, |claims| claims.n_alternatives(self.cluster, class))
     }
 
-    /// The answer of the first plugin that has one.
+    /// See [`Claims::claim_choices`].
     pub fn claim_choices(self, task: TaskIdx) -> Vec<ClaimChoice> {
-        let answers = self
-            .policy
-            .enabled(ExtensionPoint::Predicate)
-            .map(|p| p.claim_choices(self.cluster, task));
-        answers.into_iter().find(|choices| !choices.is_empty()).unwrap_or_default()
+        let claims = self.policy.enabled_claims();
+        claims.map_or_else(Vec::new, |claims| claims.claim_choices(self.cluster, task))
     }
 
-    /// The answer of the first plugin that has one.
+    /// See [`Claims::device_choices`].
     pub fn device_choices(self, task: TaskIdx) -> Vec<DeviceChoice> {
-        let mut answers = self
-            .policy
-            .enabled(ExtensionPoint::Predicate)
-            .map(|p| p.device_choices(self.cluster, task));
-        answers.find(|choices| !choices.is_empty()).unwrap_or_default()
+        let claims = self.policy.enabled_claims();
+        claims.map_or_else(Vec::new, |claims| claims.device_choices(task))
     }
 
-    /// Whether a plugin has the nominated task wait on its node.
+    /// Whether a nominated task waits on its node.
     pub(crate) fn must_wait(self, task: TaskIdx) -> bool {
-        let mut predicates = self.policy.enabled(ExtensionPoint::Predicate);
-        predicates.any(|plugin| plugin.must_wait(self.cluster, task))
+        self.policy.enabled_claims().is_some_and(|claims| claims.must_wait(task))
     }
 
     /// The text of a reason, to be preceded by a number of nodes.
     pub fn reason_text(self, class: ClassIdx, reason: Unfit) -> Cow<'static, str> {
-        let mut answers = self
-            .policy
-            .enabled(ExtensionPoint::Predicate)
-            .map(|p| p.reason_text(self.cluster, class, reason));
-        let own = answers.find_map(|text| text);
+        let claims = self.policy.enabled_claims();
+        let own = claims.and_then(|claims| claims.reason_text(self.cluster, class, reason));
         own.map_or_else(|| self.cluster.reason_text(class, reason), Cow::Owned)
     }
 
@@ -506,22 +527,19 @@ impl<'p> Plugins<'p> {
         ) | self.veto_scope(victim)
     }
 
-    /// Whether some plugin has a say about the victim in [`Self::vetoes`] or [`Self::violates_budget`].
+    /// Whether some budget counts an eviction of the victim.
     pub fn may_be_vetoed(self, victim: TaskIdx) -> bool {
-        self.veto_scope(victim) != VictimScope::NONE
+        self.policy.budgets().is_some_and(|budgets| budgets.may_veto(self.cluster, victim))
     }
 
+    /// What budgets say about a victim may change whenever any task moves.
     fn veto_scope(self, victim: TaskIdx) -> VictimScope {
-        joined(
-            self.policy
-                .all()
-                .map(|plugin| plugin.victim_scope(self.cluster, victim, VictimQuestion::Veto)),
-        )
+        if self.may_be_vetoed(victim) { VictimScope::ANYTHING } else { VictimScope::NONE }
     }
 
-    /// The answer of the first plugin that has one.
+    /// See [`Shares::spare`]; `None` without shares. Cannot be disabled.
     pub fn spare(self, queue: QueueIdx, dim: Dim) -> Option<i64> {
-        self.policy.all().find_map(|plugin| plugin.spare(self.cluster, queue, dim))
+        self.policy.shares().map(|shares| shares.spare(self.cluster, queue, dim))
     }
 
     /// Whether all running tasks of some job may be evicted together. Cannot be disabled.
@@ -534,29 +552,26 @@ impl<'p> Plugins<'p> {
         self.policy.settings.max_loss
     }
 
-    /// One plugin suffices. Cannot be disabled.
+    /// See [`Shares::exceeds_deserved`]. Cannot be disabled.
     pub fn exceeds_deserved(self, queue: QueueIdx, job: JobIdx) -> bool {
-        self.policy.all().any(|plugin| plugin.exceeds_deserved(self.cluster, queue, job))
+        let shares = self.policy.shares();
+        shares.is_some_and(|shares| shares.exceeds_deserved(self.cluster, queue, job))
     }
 
-    /// One plugin suffices. Cannot be disabled.
+    /// See [`Budgets::vetoes`]. Cannot be disabled.
     pub fn vetoes(self, proposal: &Proposal<'_>) -> bool {
-        self.policy.all().any(|plugin| plugin.vetoes(self.cluster, proposal))
+        self.policy.budgets().is_some_and(|budgets| budgets.vetoes(self.cluster, proposal))
     }
 
-    /// One plugin suffices. Cannot be disabled.
+    /// See [`Budgets::vetoes_job`]. Cannot be disabled.
     pub fn vetoes_job(self, proposal: &JobProposal<'_>) -> bool {
-        self.policy.all().any(|plugin| plugin.vetoes_job(self.cluster, proposal))
+        self.policy.budgets().is_some_and(|budgets| budgets.vetoes_job(self.cluster, proposal))
     }
 
-    /// One plugin suffices. Cannot be disabled.
+    /// See [`Budgets::violates_budget`]. Cannot be disabled.
     pub fn violates_budget(self, victims: &[TaskIdx]) -> Vec<bool> {
-        self.policy.all().fold(Vec::new(), |mut violates, plugin| {
-            let answer = plugin.violates_budget(self.cluster, victims);
-            violates.resize(violates.len().max(answer.len()), false);
-            violates.iter_mut().zip(answer).for_each(|(any, violates)| *any |= violates);
-            violates
-        })
+        let budgets = self.policy.budgets();
+        budgets.map_or_else(Vec::new, |budgets| budgets.violates_budget(self.cluster, victims))
     }
 
     /// One plugin suffices. Cannot be disabled.
@@ -564,40 +579,43 @@ impl<'p> Plugins<'p> {
         self.policy.all().any(|plugin| plugin.is_protected(self.cluster, task))
     }
 
-    /// One plugin suffices. Cannot be disabled.
+    /// See [`Shares::overused`]. Cannot be disabled.
     pub fn overused(self, queue: QueueIdx) -> bool {
-        self.policy.all().any(|plugin| plugin.overused(self.cluster, queue))
+        self.policy.shares().is_some_and(|shares| shares.overused(self.cluster, queue))
     }
 
-    /// The largest answer in each dimension.
+    /// See [`Shares::withheld`]; nothing without shares. Cannot be disabled.
     pub fn withheld(self, placeable: &Column<QueueIdx, ResourceVector>) -> ResourceVector {
-        let mut most = ResourceVector::zero(self.cluster.dimensions.len());
-        for withheld in
-            self.policy.all().filter_map(|plugin| plugin.withheld(self.cluster, placeable))
-        {
-            for dim in self.cluster.dimensions.ids() {
-                most[dim] = most[dim].max(withheld[dim]);
-            }
+        match self.policy.shares() {
+            Some(shares) => shares.withheld(self.cluster, placeable),
+            None => ResourceVector::zero(self.cluster.dimensions.len()),
         }
-        most
     }
 
-    /// The answer of the first plugin that has one, or zero.
+    /// See [`Shares::queue_share`]; zero without shares. Cannot be disabled.
     pub fn queue_share(self, queue: QueueIdx, evicted: &[TaskIdx]) -> Share {
-        let known =
-            self.policy.all().find_map(|plugin| plugin.queue_share(self.cluster, queue, evicted));
-        known.unwrap_or(Share::ZERO)
+        let shares = self.policy.shares();
+        shares.map_or(Share::ZERO, |shares| shares.queue_share(self.cluster, queue, evicted))
     }
 
-    /// The answer of the first plugin that has one.
+    /// See [`Shares::queue_shares`]; `None` without shares. Cannot be disabled.
     pub fn queue_shares(self, queue: QueueIdx) -> Option<QueueShares> {
-        self.policy.all().find_map(|plugin| plugin.queue_shares(self.cluster, queue))
+        self.policy.shares().map(|shares| shares.queue_shares(self.cluster, queue))
     }
 
-    /// The answer of the first plugin that has one.
+    /// See [`JobShares::job_share`]; `None` without shares of jobs. Cannot be disabled.
     pub fn job_share(self, job: JobIdx) -> Option<Share> {
-        self.policy.all().find_map(|plugin| plugin.job_share(self.cluster, job))
+        self.policy.job_shares().map(|shares| shares.job_share(job))
     }
+}
+
+/// The plugin that provides this: the first, if a configuration lists one in several tiers.
+fn provider(tiers: &[Vec<ConfiguredPlugin>], provision: Provision) -> Option<Position> {
+    let places = tiers.iter().enumerate().flat_map(|(tier, plugins)| {
+        plugins.iter().enumerate().map(move |(place, own)| (Position { tier, place }, own))
+    });
+    let mut providers = places.filter(|(_, own)| provision.is_in(&own.plugin.provides()));
+    providers.next().map(|(at, _)| at)
 }
 
 /// What the configuration of several plugins decides together.

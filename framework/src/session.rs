@@ -32,7 +32,7 @@ use crate::{
     memory::Memory,
     milestone::Milestone,
     moves::Move,
-    plugin::{Capacity, Change, OrderScope},
+    plugin::{Capacity, Change, OrderScope, Prescription},
     policy::{Plugins, Policy},
     reservations::Reservations,
     roles, stuck,
@@ -358,10 +358,9 @@ impl Session {
         candidates.domain_scores(inputs, class, level, domains, capacity)
     }
 
-    /// Prescribes which alternative placements try first where there is a choice: see [`Plugin::try_first`](
-    /// crate::plugin::Plugin::try_first).
+    /// Prescribes which alternative placements try first where there is a choice: see [`Prescription::Alternative`].
     pub fn try_first(&mut self, alternative: Option<usize>) {
-        self.policy.try_first(alternative);
+        self.policy.prescribe(Prescription::Alternative(alternative));
     }
 
     /// The nodes that searches consider, ascending.

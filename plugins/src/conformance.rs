@@ -54,11 +54,8 @@ impl Plugin for Conformance {
         unless_protected(cluster, proposal.victim)
     }
 
-    fn victim_scope(&self, _: &Cluster, _: TaskIdx, question: VictimQuestion) -> VictimScope {
-        match question {
-            VictimQuestion::Preemptable | VictimQuestion::Reclaimable => VictimScope::FACTS,
-            VictimQuestion::Veto => VictimScope::NONE,
-        }
+    fn victim_scope(&self, _: &Cluster, _: TaskIdx, _: VictimQuestion) -> VictimScope {
+        VictimScope::FACTS
     }
 }
 

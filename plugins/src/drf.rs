@@ -14,8 +14,8 @@ use std::cmp::Ordering;
 use kube_batch_framework::{
     arguments::ArgumentSpec,
     plugin::{
-        Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, VictimQuestion,
-        VictimScope, Vote,
+        Change, Dependencies, JobProposal, JobShares, OrderScope, Plugin, Proposal, Provided,
+        VictimQuestion, VictimScope, Vote,
     },
     session_cache::SessionCache,
     spec::PluginSpec,
@@ -82,6 +82,10 @@ impl Plugin for Drf {
         "drf"
     }
 
+    fn provides(&self) -> Provided<'_> {
+        Provided { job_shares: Some(self), ..Provided::default() }
+    }
+
     fn on_session_open(&mut self, cluster: &Cluster, _: &mut SessionCache<'_>) {
         self.shared = cluster.dimensions.shared().collect();
         self.total = match self.foreign_pods_count {
@@ -133,14 +137,16 @@ impl Plugin for Drf {
         Vote::Abstain
     }
 
-    fn job_share(&self, _: &Cluster, job: JobIdx) -> Option<Share> {
-        Some(self.share[job])
-    }
-
     fn victim_scope(&self, _: &Cluster, _: TaskIdx, question: VictimQuestion) -> VictimScope {
         match question {
             VictimQuestion::Preemptable => VictimScope::ANYTHING,
-            VictimQuestion::Reclaimable | VictimQuestion::Veto => VictimScope::NONE,
+            VictimQuestion::Reclaimable => VictimScope::NONE,
         }
+    }
+}
+
+impl JobShares for Drf {
+    fn job_share(&self, job: JobIdx) -> Share {
+        self.share[job]
     }
 }

@@ -217,21 +217,17 @@ impl Plugin for Gang {
         self.job_preemptable(cluster, proposal)
     }
 
-    fn victim_scope(
-        &self,
-        cluster: &Cluster,
-        victim: TaskIdx,
-        question: VictimQuestion,
-    ) -> VictimScope {
+    fn victim_scope(&self, cluster: &Cluster, victim: TaskIdx, _: VictimQuestion) -> VictimScope {
         // Without a minimum above 1 nothing is protected, whatever runs.
         let is_gang = cluster.tasks.job[victim].is_some_and(|job| cluster.is_gang(job));
         let is_part =
             cluster.tasks.job[victim].is_some_and(|job| cluster.jobs.composites[job].is_some());
-        match question {
-            VictimQuestion::Veto => VictimScope::NONE,
-            _ if is_part => VictimScope::ANYTHING,
-            _ if !is_gang => VictimScope::FACTS,
-            VictimQuestion::Preemptable | VictimQuestion::Reclaimable => VictimScope::JOB,
+        if is_part {
+            VictimScope::ANYTHING
+        } else if is_gang {
+            VictimScope::JOB
+        } else {
+            VictimScope::FACTS
         }
     }
 }

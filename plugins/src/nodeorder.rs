@@ -24,8 +24,8 @@ mod taint_toleration;
 
 use kube_batch_framework::{
     plugin::{
-        Change, Dependencies, Dependency, DomainColumn, OrderScope, Plugin, Scale, ScoreTerm,
-        VictimQuestion, VictimScope,
+        Change, Dependencies, Dependency, DomainColumn, OrderScope, Plugin, Prescription, Scale,
+        ScoreTerm, VictimQuestion, VictimScope,
     },
     session_cache::SessionCache,
     spec::PluginSpec,
@@ -140,8 +140,13 @@ impl Plugin for NodeOrder {
         }
     }
 
-    fn try_first(&mut self, alternative: Option<usize>) {
-        self.scores.iter_mut().for_each(|own| own.score.try_first(alternative));
+    fn on_prescription(&mut self, prescription: Prescription) {
+        match prescription {
+            Prescription::Alternative(alternative) => {
+                self.scores.iter_mut().for_each(|own| own.score.try_first(alternative));
+            }
+            Prescription::Domain(..) => {}
+        }
     }
 
     fn version(&self, cluster: &Cluster, class: ClassIdx) -> u64 {

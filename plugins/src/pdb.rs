@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use kube_batch_framework::{
     arguments::{ArgumentKind, ArgumentSpec, Arguments},
     plugin::{
-        Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, VictimQuestion,
-        VictimScope,
+        Budgets, Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, Provided,
+        VictimQuestion, VictimScope,
     },
     session_cache::SessionCache,
     spec::PluginSpec,
@@ -97,6 +97,10 @@ impl Plugin for Pdb {
         "pdb"
     }
 
+    fn provides(&self) -> Provided<'_> {
+        Provided { budgets: Some(self), ..Provided::default() }
+    }
+
     fn order_scope(&self) -> OrderScope {
         OrderScope::Own
     }
@@ -124,6 +128,16 @@ impl Plugin for Pdb {
         if evictions != 0 && !self.left.is_empty() {
             self.count(cluster, change.task, evictions);
         }
+    }
+
+    fn victim_scope(&self, _: &Cluster, _: TaskIdx, _: VictimQuestion) -> VictimScope {
+        VictimScope::NONE
+    }
+}
+
+impl Budgets for Pdb {
+    fn may_veto(&self, cluster: &Cluster, victim: TaskIdx) -> bool {
+        !self.left.is_empty() && self.budgets_of(cluster, victim).next().is_some()
     }
 
     fn violates_budget(&self, cluster: &Cluster, victims: &[TaskIdx]) -> Vec<bool> {
@@ -159,17 +173,5 @@ impl Plugin for Pdb {
 
     fn vetoes_job(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> bool {
         self.is_required && self.violates_budget(cluster, proposal.victims).contains(&true)
-    }
-
-    fn victim_scope(
-        &self,
-        cluster: &Cluster,
-        victim: TaskIdx,
-        question: VictimQuestion,
-    ) -> VictimScope {
-        let is_counted = question == VictimQuestion::Veto
-            && !self.left.is_empty()
-            && self.budgets_of(cluster, victim).next().is_some();
-        if is_counted { VictimScope::ANYTHING } else { VictimScope::NONE }
     }
 }

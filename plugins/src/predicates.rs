@@ -42,8 +42,8 @@ mod volume_zone;
 
 use kube_batch_framework::{
     plugin::{
-        Capacity, Change, Dependencies, Dependency, DomainColumn, NodesByDomain, OrderScope,
-        Plugin, Settings, VictimQuestion, VictimScope,
+        Capacity, Change, Claims, Dependencies, Dependency, DomainColumn, NodesByDomain,
+        OrderScope, Plugin, Prescription, Provided, Settings, VictimQuestion, VictimScope,
     },
     session_cache::SessionCache,
     spec::PluginSpec,
@@ -169,6 +169,10 @@ impl Plugin for Predicates {
         OrderScope::Own
     }
 
+    fn provides(&self) -> Provided<'_> {
+        Provided { claims: Some(self), ..Provided::default() }
+    }
+
     fn on_session_open(&mut self, cluster: &Cluster, cache: &mut SessionCache<'_>) {
         let compiled = cache.get::<CompiledCluster>();
         *self = Self::open(self.arguments.clone(), Opening { cluster, compiled: &compiled });
@@ -180,44 +184,21 @@ impl Plugin for Predicates {
         }
     }
 
+    fn on_prescription(&mut self, prescription: Prescription) {
+        match prescription {
+            Prescription::Alternative(alternative) => {
+                self.filters.iter_mut().for_each(|filter| filter.try_first(alternative));
+            }
+            Prescription::Domain(..) => {}
+        }
+    }
+
     fn class_admitted(&self, cluster: &Cluster, class: ClassIdx) -> Result<(), Inadmissible> {
         self.refusals[cluster.classes.constraint_class[class]].clone().map_or(Ok(()), Err)
     }
 
-    fn claim_choices(&self, cluster: &Cluster, task: TaskIdx) -> Vec<ClaimChoice> {
-        let class = cluster.classes.constraint_class[cluster.tasks.class[task]];
-        self.filters.iter().flat_map(|filter| filter.claim_choices(class)).collect()
-    }
-
-    fn device_choices(&self, _: &Cluster, task: TaskIdx) -> Vec<DeviceChoice> {
-        self.filters.iter().flat_map(|filter| filter.device_choices(task)).collect()
-    }
-
-    fn must_wait(&self, _: &Cluster, task: TaskIdx) -> bool {
-        self.filters.iter().any(|filter| filter.must_wait(task))
-    }
-
-    fn claims_to_deallocate(
-        &self,
-        cluster: &Cluster,
-        is_refused: &dyn Fn(JobIdx) -> bool,
-    ) -> Vec<(TaskIdx, ObjectKey)> {
-        let claims =
-            self.filters.iter().flat_map(|filter| filter.claims_to_deallocate(cluster, is_refused));
-        claims.collect()
-    }
-
     fn work(&self) -> u64 {
         self.filters.iter().map(|filter| filter.work()).sum()
-    }
-
-    fn has_postponed(&self) -> bool {
-        self.filters.iter().any(|filter| filter.has_postponed())
-    }
-
-    fn reason_text(&self, cluster: &Cluster, class: ClassIdx, reason: Unfit) -> Option<String> {
-        let class = cluster.classes.constraint_class[class];
-        self.filters.iter().find_map(|filter| filter.reason_text(class, reason))
     }
 
     fn domains_to_choose(&self, cluster: &Cluster, class: ClassIdx) -> NodesByDomain {
@@ -228,15 +209,6 @@ impl Plugin for Predicates {
             (!domains.is_empty()).then_some(domains)
         });
         domains.unwrap_or_default()
-    }
-
-    fn n_alternatives(&self, cluster: &Cluster, class: ClassIdx) -> usize {
-        let class = cluster.classes.constraint_class[class];
-        self.filters.iter().map(|filter| filter.n_alternatives(class)).max().unwrap_or(1)
-    }
-
-    fn try_first(&mut self, alternative: Option<usize>) {
-        self.filters.iter_mut().for_each(|filter| filter.try_first(alternative));
     }
 
     fn dependencies(&self, cluster: &Cluster, class: ClassIdx) -> Dependencies {
@@ -320,5 +292,44 @@ impl Plugin for Predicates {
 
     fn victim_scope(&self, _: &Cluster, _: TaskIdx, _: VictimQuestion) -> VictimScope {
         VictimScope::NONE
+    }
+}
+
+impl Claims for Predicates {
+    fn claim_choices(&self, cluster: &Cluster, task: TaskIdx) -> Vec<ClaimChoice> {
+        let class = cluster.classes.constraint_class[cluster.tasks.class[task]];
+        self.filters.iter().flat_map(|filter| filter.claim_choices(class)).collect()
+    }
+
+    fn device_choices(&self, task: TaskIdx) -> Vec<DeviceChoice> {
+        self.filters.iter().flat_map(|filter| filter.device_choices(task)).collect()
+    }
+
+    fn must_wait(&self, task: TaskIdx) -> bool {
+        self.filters.iter().any(|filter| filter.must_wait(task))
+    }
+
+    fn n_alternatives(&self, cluster: &Cluster, class: ClassIdx) -> usize {
+        let class = cluster.classes.constraint_class[class];
+        self.filters.iter().map(|filter| filter.n_alternatives(class)).max().unwrap_or(1)
+    }
+
+    fn reason_text(&self, cluster: &Cluster, class: ClassIdx, reason: Unfit) -> Option<String> {
+        let class = cluster.classes.constraint_class[class];
+        self.filters.iter().find_map(|filter| filter.reason_text(class, reason))
+    }
+
+    fn claims_to_deallocate(
+        &self,
+        cluster: &Cluster,
+        is_refused: &dyn Fn(JobIdx) -> bool,
+    ) -> Vec<(TaskIdx, ObjectKey)> {
+        let claims =
+            self.filters.iter().flat_map(|filter| filter.claims_to_deallocate(cluster, is_refused));
+        claims.collect()
+    }
+
+    fn has_postponed(&self) -> bool {
+        self.filters.iter().any(|filter| filter.has_postponed())
     }
 }

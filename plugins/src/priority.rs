@@ -72,7 +72,7 @@ impl Plugin for Priority {
     fn victim_scope(&self, _: &Cluster, _: TaskIdx, question: VictimQuestion) -> VictimScope {
         match question {
             VictimQuestion::Preemptable => VictimScope::FACTS,
-            VictimQuestion::Reclaimable | VictimQuestion::Veto => VictimScope::NONE,
+            VictimQuestion::Reclaimable => VictimScope::NONE,
         }
     }
 }

@@ -20,8 +20,8 @@ use std::cmp::Ordering;
 use kube_batch_framework::{
     arguments::ArgumentSpec,
     plugin::{
-        Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, QueueShares,
-        VictimQuestion, VictimScope, Vote,
+        Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, Provided, QueueShares,
+        Shares, VictimQuestion, VictimScope, Vote,
     },
     session_cache::SessionCache,
     spec::PluginSpec,
@@ -252,6 +252,10 @@ impl Plugin for Proportion {
         "proportion"
     }
 
+    fn provides(&self) -> Provided<'_> {
+        Provided { shares: Some(self), ..Provided::default() }
+    }
+
     fn on_session_open(&mut self, cluster: &Cluster, _: &mut SessionCache<'_>) {
         let width = cluster.dimensions.len();
         let n_queues = cluster.queues.facts.len();
@@ -328,10 +332,6 @@ impl Plugin for Proportion {
         if is_owed { Vote::Permit } else { Vote::Reject }
     }
 
-    fn spare(&self, cluster: &Cluster, queue: QueueIdx, dim: Dim) -> Option<i64> {
-        Some(cluster.queues.held[queue][dim] - self.deserved[queue][dim])
-    }
-
     /// The last job that is evicted may leave its queue with less than it deserves.
     // Parity: new, see docs/parity.md#c7.
     fn job_reclaimable(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> Vote {
@@ -344,89 +344,6 @@ impl Plugin for Proportion {
             wanted.get(dim) > 0 && queue.is_none_or(exceeds)
         });
         if holds_more { Vote::Permit } else { Vote::Reject }
-    }
-
-    fn exceeds_deserved(&self, cluster: &Cluster, queue: QueueIdx, job: JobIdx) -> bool {
-        let mut requests =
-            cluster.jobs.tasks[job].iter().flat_map(|task| cluster.request(task).shared());
-        requests.any(|(dim, amount)| {
-            amount > 0 && cluster.queues.held[queue][dim] > self.deserved[queue][dim]
-        })
-    }
-
-    fn overused(&self, cluster: &Cluster, queue: QueueIdx) -> bool {
-        let wanted = self.shared.iter().filter(|dim| self.pending[queue][**dim] > 0);
-        let mut wants_something = false;
-        let mut deserves_something = false;
-        for dim in wanted {
-            wants_something = true;
-            deserves_something |= self.deserved[queue][*dim] > 0;
-            if self.part(cluster, queue, *dim) >= Share::ONE {
-                return true;
-            }
-        }
-        wants_something && !deserves_something
-    }
-
-    // Parity: new, see docs/parity.md#a9.
-    fn withheld(
-        &self,
-        cluster: &Cluster,
-        placeable: &Column<QueueIdx, ResourceVector>,
-    ) -> Option<ResourceVector> {
-        let mut withheld = ResourceVector::zero(cluster.dimensions.len());
-        for queue in self.deserved.ids().filter(|queue| !self.overused(cluster, *queue)) {
-            for dim in &self.shared {
-                let missing = self.deserved[queue][*dim] - cluster.queues.held[queue][*dim];
-                withheld[*dim] += missing.min(placeable[queue][*dim]).max(0);
-            }
-        }
-        Some(withheld)
-    }
-
-    fn queue_share(
-        &self,
-        cluster: &Cluster,
-        queue: QueueIdx,
-        evicted: &[TaskIdx],
-    ) -> Option<Share> {
-        if !evicted.iter().any(|task| cluster.queue_of(*task) == Some(queue)) {
-            return Some(self.share[queue]);
-        }
-        let parts = self.shared.iter().map(|dim| {
-            let held = self.held_without(cluster, queue, *dim, evicted);
-            Share::of(held, self.deserved[queue][*dim])
-        });
-        parts.max()
-    }
-
-    fn queue_shares(&self, cluster: &Cluster, queue: QueueIdx) -> Option<QueueShares> {
-        let vector = |ledger: &Ledger<QueueIdx>| {
-            let mut vector = ResourceVector::zero(cluster.dimensions.len());
-            vector.add(&ledger[queue], 1);
-            vector
-        };
-        let weight = i128::from(cluster.queues.facts[queue].weight);
-        let part = |total: &i64| (i128::from(*total) * weight / self.weights.max(1)) as i64;
-        let mut fair_share: ResourceVector = self.total.iter().map(part).collect();
-        for dim in cluster.dimensions.of_devices() {
-            // Classes have several names for their devices; most queues use none of them.
-            let is_unused = self.request[queue][dim] == 0;
-            if is_unused && self.total[dim] == cluster.device_totals[dim]
-                || !self.shared.contains(&dim)
-            {
-                fair_share[dim] = 0;
-            }
-        }
-        Some(QueueShares {
-            fair_share,
-            deserved: vector(&self.deserved),
-            allocated: vector(&cluster.queues.held),
-            request: vector(&self.request),
-            pending: vector(&self.pending),
-            share: self.share[queue],
-            overused: self.overused(cluster, queue),
-        })
     }
 
     fn victim_scope(
@@ -448,7 +365,90 @@ impl Plugin for Proportion {
                 VictimScope::ANYTHING
             }
             VictimQuestion::Reclaimable => VictimScope::QUEUE,
-            VictimQuestion::Preemptable | VictimQuestion::Veto => VictimScope::NONE,
+            VictimQuestion::Preemptable => VictimScope::NONE,
+        }
+    }
+}
+
+impl Shares for Proportion {
+    fn overused(&self, cluster: &Cluster, queue: QueueIdx) -> bool {
+        let wanted = self.shared.iter().filter(|dim| self.pending[queue][**dim] > 0);
+        let mut wants_something = false;
+        let mut deserves_something = false;
+        for dim in wanted {
+            wants_something = true;
+            deserves_something |= self.deserved[queue][*dim] > 0;
+            if self.part(cluster, queue, *dim) >= Share::ONE {
+                return true;
+            }
+        }
+        wants_something && !deserves_something
+    }
+
+    fn exceeds_deserved(&self, cluster: &Cluster, queue: QueueIdx, job: JobIdx) -> bool {
+        let mut requests =
+            cluster.jobs.tasks[job].iter().flat_map(|task| cluster.request(task).shared());
+        requests.any(|(dim, amount)| {
+            amount > 0 && cluster.queues.held[queue][dim] > self.deserved[queue][dim]
+        })
+    }
+
+    fn spare(&self, cluster: &Cluster, queue: QueueIdx, dim: Dim) -> i64 {
+        cluster.queues.held[queue][dim] - self.deserved[queue][dim]
+    }
+
+    fn withheld(
+        &self,
+        cluster: &Cluster,
+        placeable: &Column<QueueIdx, ResourceVector>,
+    ) -> ResourceVector {
+        let mut withheld = ResourceVector::zero(cluster.dimensions.len());
+        for queue in self.deserved.ids().filter(|queue| !self.overused(cluster, *queue)) {
+            for dim in &self.shared {
+                let missing = self.deserved[queue][*dim] - cluster.queues.held[queue][*dim];
+                withheld[*dim] += missing.min(placeable[queue][*dim]).max(0);
+            }
+        }
+        withheld
+    }
+
+    fn queue_share(&self, cluster: &Cluster, queue: QueueIdx, evicted: &[TaskIdx]) -> Share {
+        if !evicted.iter().any(|task| cluster.queue_of(*task) == Some(queue)) {
+            return self.share[queue];
+        }
+        let parts = self.shared.iter().map(|dim| {
+            let held = self.held_without(cluster, queue, *dim, evicted);
+            Share::of(held, self.deserved[queue][*dim])
+        });
+        parts.max().unwrap_or(Share::ZERO)
+    }
+
+    fn queue_shares(&self, cluster: &Cluster, queue: QueueIdx) -> QueueShares {
+        let vector = |ledger: &Ledger<QueueIdx>| {
+            let mut vector = ResourceVector::zero(cluster.dimensions.len());
+            vector.add(&ledger[queue], 1);
+            vector
+        };
+        let weight = i128::from(cluster.queues.facts[queue].weight);
+        let part = |total: &i64| (i128::from(*total) * weight / self.weights.max(1)) as i64;
+        let mut fair_share: ResourceVector = self.total.iter().map(part).collect();
+        for dim in cluster.dimensions.of_devices() {
+            // Classes have several names for their devices; most queues use none of them.
+            let is_unused = self.request[queue][dim] == 0;
+            if is_unused && self.total[dim] == cluster.device_totals[dim]
+                || !self.shared.contains(&dim)
+            {
+                fair_share[dim] = 0;
+            }
+        }
+        QueueShares {
+            fair_share,
+            deserved: vector(&self.deserved),
+            allocated: vector(&cluster.queues.held),
+            request: vector(&self.request),
+            pending: vector(&self.pending),
+            share: self.share[queue],
+            overused: self.overused(cluster, queue),
         }
     }
 }

@@ -16,14 +16,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kube_batch_framework::{
     arguments::{ArgumentKind, ArgumentSpec, Arguments, ListItems},
-    plugin::{Change, Dependencies, OrderScope, Plugin, VictimQuestion, VictimScope},
+    plugin::{
+        self, Change, Dependencies, OrderScope, Plugin, Prescription, Provided, VictimQuestion,
+        VictimScope,
+    },
     session_cache::SessionCache,
     spec::PluginSpec,
     topology::{JobLevel, JobTopology, nodes_that_count},
 };
 use kube_batch_model::{
     cluster::Cluster,
-    column::{ClassIdx, CompositeIdx, DomainIdx, JobIdx, TaskIdx},
+    column::{ClassIdx, CompositeIdx, JobIdx, TaskIdx},
     facts::topology::TopologyFacts,
     name::Name,
     reason::JobProblem,
@@ -132,6 +135,10 @@ impl Plugin for Topology {
         "topology"
     }
 
+    fn provides(&self) -> Provided<'_> {
+        Provided { topology: Some(self), ..Provided::default() }
+    }
+
     fn order_scope(&self) -> OrderScope {
         OrderScope::Own
     }
@@ -197,19 +204,22 @@ impl Plugin for Topology {
         self.composites.on_placement(job, change, &mut self.jobs);
     }
 
-    fn level_of_composite(&self, composite: CompositeIdx) -> Option<&JobLevel> {
-        self.composites.level(composite)
+    fn on_prescription(&mut self, prescription: Prescription) {
+        match prescription {
+            Prescription::Domain(composite, domain) => {
+                self.composites.choose(composite, domain, &mut self.jobs);
+            }
+            Prescription::Alternative(_) => {}
+        }
     }
+}
 
-    fn choose_domain(&mut self, composite: CompositeIdx, domain: Option<DomainIdx>) {
-        self.composites.choose(composite, domain, &mut self.jobs);
-    }
-
+impl plugin::Topology for Topology {
     fn topology(&self, job: JobIdx) -> Option<&JobTopology> {
         self.jobs.get(&job)
     }
 
-    fn honours_topology(&self) -> bool {
-        true
+    fn level_of_composite(&self, composite: CompositeIdx) -> Option<&JobLevel> {
+        self.composites.level(composite)
     }
 }

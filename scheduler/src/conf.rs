@@ -6,6 +6,8 @@
 //! v0.5.0 ignores are warnings.
 // Parity: differs, see docs/parity.md#x1.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use kube_batch_actions::{allocate, backfill};
 use kube_batch_framework::{
@@ -14,6 +16,7 @@ use kube_batch_framework::{
     cycle::{Action, run_cycle},
     memory::Memory,
     milestone::Milestone,
+    plugin::Provision,
     policy::{ConfiguredPlugin, ExtensionPoint, ExtensionPoints, Policy},
     report::Cycle,
     spec::{ActionSpec, PluginSpec},
@@ -181,7 +184,10 @@ impl ConfReader<'_> {
     fn conf(&self, root: Cursor<'_>) -> Option<Conf> {
         let mut root = root.mapping()?;
         let actions = root.require("actions").map(|actions| self.actions(&actions));
-        let tiers = root.get("tiers").map(|tiers| tiers.items().map(|t| self.tier(t)).collect());
+        let mut providers = Providers::default();
+        let tiers = root
+            .get("tiers")
+            .map(|tiers| tiers.items().map(|tier| self.tier(tier, &mut providers)).collect());
         if tiers.is_none() {
             self.warnings
                 .add(root.cursor().node().problem("tiers", "is missing: no plugin is used"));
@@ -203,7 +209,7 @@ impl ConfReader<'_> {
         found.collect()
     }
 
-    fn tier(&self, cursor: Cursor<'_>) -> Vec<PluginConf> {
+    fn tier(&self, cursor: Cursor<'_>, providers: &mut Providers) -> Vec<PluginConf> {
         let Some(mut tier) = cursor.mapping() else { return Vec::new() };
         let mut plugins: Vec<PluginConf> = Vec::new();
         for cursor in tier.require("plugins").into_iter().flat_map(Cursor::items) {
@@ -215,6 +221,7 @@ impl ConfReader<'_> {
                         plugin.spec.name
                     ));
                 }
+                providers.add(&plugin, &here);
                 plugins.push(plugin);
             }
         }
@@ -336,6 +343,29 @@ impl ConfReader<'_> {
             path: cursor.path().to_owned(),
             message: format!("unknown key has no effect{hint}"),
         });
+    }
+}
+
+/// The plugins read so far that provide something which only one may: their names and lines.
+#[derive(Default)]
+struct Providers(BTreeMap<Provision, (&'static str, u32)>);
+
+impl Providers {
+    /// Adds a plugin; it is an error if another one provides the same. Of a plugin that several tiers list, the first
+    /// provides it.
+    fn add(&mut self, plugin: &PluginConf, here: &Cursor<'_>) {
+        let name = plugin.spec.name;
+        let created = (plugin.spec.new)(&plugin.arguments);
+        let provided = created.provides();
+        for provision in Provision::ALL.into_iter().filter(|own| own.is_in(&provided)) {
+            let (other, line) = *self.0.entry(provision).or_insert((name, here.node().line));
+            if other != name {
+                here.problem(format!(
+                    "plugin {name} provides {provision}, as does plugin {other} in line {line}: \
+                     list only one of them"
+                ));
+            }
+        }
     }
 }
 
@@ -499,6 +529,9 @@ fn unknown(kind: &str, name: &str, known: impl Iterator<Item = &'static str> + C
 
 #[cfg(test)]
 mod tests {
+    use kube_batch_framework::plugin::{JobShares, Plugin, Provided};
+    use kube_batch_model::{column::JobIdx, resource::Share};
+
     use super::*;
 
     fn lines(problems: &[Problem]) -> Vec<String> {
@@ -773,6 +806,51 @@ mod tests {
         let extension_points = conf.tiers[0][0].extension_points;
         assert!(!extension_points.has(ExtensionPoint::JobReady));
         assert!(extension_points.has(ExtensionPoint::JobOrder));
+    }
+
+    /// Provides the shares of jobs, as `drf` does.
+    struct Equal;
+
+    impl Plugin for Equal {
+        fn name(&self) -> &'static str {
+            "equal"
+        }
+
+        fn provides(&self) -> Provided<'_> {
+            Provided { job_shares: Some(self), ..Provided::default() }
+        }
+    }
+
+    impl JobShares for Equal {
+        fn job_share(&self, _: JobIdx) -> Share {
+            Share::ZERO
+        }
+    }
+
+    #[test]
+    fn two_plugins_that_provide_one_thing_are_rejected() {
+        let registry = Registry::builtin().with_plugin(PluginSpec {
+            name: "equal",
+            about: "all jobs have one share",
+            arguments: &[],
+            metadata_prefixes: &[],
+            new: |_| Box::new(Equal),
+        });
+        let conf = |first: &str, second: &str| {
+            let tier = |plugin: &str| format!("- plugins:\n  - name: {plugin}\n");
+            let text = format!("actions: allocate\ntiers:\n{}{}", tier(first), tier(second));
+            parse(&text, &registry).map(|_| ()).map_err(|problems| lines(&problems))
+        };
+        assert_eq!(
+            conf("drf", "equal").expect_err("both provide it"),
+            [
+                "line 6, column 5: tiers[1].plugins[0]: plugin equal provides the shares of jobs, as \
+              does plugin drf in line 4: list only one of them"
+            ]
+        );
+        assert!(conf("equal", "proportion").is_ok());
+        // v0.5.0 accepts that.
+        assert!(conf("drf", "drf").is_ok());
     }
 
     #[test]

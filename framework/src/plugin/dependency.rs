@@ -77,7 +77,7 @@ impl VictimScope {
     pub const FACTS: Self = Self(1);
     /// Which tasks of the victim's job have a place.
     pub const JOB: Self = Self(1 << 1);
-    /// What the queue of the victim can spare; see [`Plugin::spare`](super::Plugin::spare).
+    /// What the queue of the victim can spare; see [`Shares::spare`](super::Shares::spare).
     pub const QUEUE: Self = Self(1 << 2);
     /// Anything: the answer may change whenever any task moves.
     pub const ANYTHING: Self = Self(1 << 3);

@@ -9,8 +9,6 @@ pub enum VictimQuestion {
     Preemptable,
     /// [`Plugin::reclaimable`](super::Plugin::reclaimable)
     Reclaimable,
-    /// [`Plugin::vetoes`](super::Plugin::vetoes) and [`Plugin::violates_budget`](super::Plugin::violates_budget)
-    Veto,
 }
 
 /// A plugin's answer about one possible victim.

@@ -56,7 +56,7 @@ pub(super) trait Score: fmt::Debug + Send {
     ) {
     }
 
-    /// See [`Plugin::try_first`](kube_batch_framework::plugin::Plugin::try_first).
+    /// See [`Prescription::Alternative`](kube_batch_framework::plugin::Prescription::Alternative).
     fn try_first(&mut self, _alternative: Option<usize>) {}
 
     /// Whether placements change the score, other than by what the cluster adds up.

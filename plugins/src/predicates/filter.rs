@@ -63,12 +63,12 @@ pub(super) trait Filter: fmt::Debug + Send {
         NodesByDomain::default()
     }
 
-    /// See [`Plugin::n_alternatives`](kube_batch_framework::plugin::Plugin::n_alternatives).
+    /// See [`Claims::n_alternatives`](kube_batch_framework::plugin::Claims::n_alternatives).
     fn n_alternatives(&self, _class: ConstraintClassIdx) -> usize {
         1
     }
 
-    /// See [`Plugin::try_first`](kube_batch_framework::plugin::Plugin::try_first).
+    /// See [`Prescription::Alternative`](kube_batch_framework::plugin::Prescription::Alternative).
     fn try_first(&mut self, _alternative: Option<usize>) {}
 
     /// See [`Plugin::max_on_node`](kube_batch_framework::plugin::Plugin::max_on_node).
@@ -84,12 +84,12 @@ pub(super) trait Filter: fmt::Debug + Send {
         Vec::new()
     }
 
-    /// See [`Plugin::must_wait`](kube_batch_framework::plugin::Plugin::must_wait).
+    /// See [`Claims::must_wait`](kube_batch_framework::plugin::Claims::must_wait).
     fn must_wait(&self, _task: TaskIdx) -> bool {
         false
     }
 
-    /// See [`Plugin::claims_to_deallocate`](kube_batch_framework::plugin::Plugin::claims_to_deallocate).
+    /// See [`Claims::claims_to_deallocate`](kube_batch_framework::plugin::Claims::claims_to_deallocate).
     fn claims_to_deallocate(
         &self,
         _cluster: &Cluster,
@@ -98,7 +98,7 @@ pub(super) trait Filter: fmt::Debug + Send {
         Vec::new()
     }
 
-    /// See [`Plugin::has_postponed`](kube_batch_framework::plugin::Plugin::has_postponed).
+    /// See [`Claims::has_postponed`](kube_batch_framework::plugin::Claims::has_postponed).
     fn has_postponed(&self) -> bool {
         false
     }
