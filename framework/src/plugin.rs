@@ -101,8 +101,6 @@ pub enum Prescription {
 ///   subtracting a float can leave a rounding error.
 /// - The answer of a predicate with [`Dependency::Class`] is the same for all classes that differ only
 ///   in their requests.
-/// - `job_pipelined` is true exactly if `tasks_missing` is 0, and a job that is ready is pipelined.
-///   A plugin that implements one of these three methods implements all of them.
 /// - The cluster still shows the tasks in [`Proposal::evicted`], and in the parameter `evicted` of
 ///   other methods, as running: a plugin that counts subtracts them.
 ///
@@ -314,21 +312,14 @@ pub trait Plugin: Send {
         Ok(())
     }
 
-    /// Whether the allocated tasks of the job may start. The answer may depend on the job's own tasks only: the session
-    /// asks again when one of them is placed, and keeps the answer for composite PodGroups until then.
-    fn job_ready(&self, _cluster: &Cluster, _job: JobIdx) -> bool {
-        true
-    }
-
-    /// Whether the job will be ready once terminating tasks have released the resources that its
-    /// pipelined tasks wait for.
-    fn job_pipelined(&self, _cluster: &Cluster, _job: JobIdx) -> bool {
-        true
-    }
-
-    /// The number of waiting tasks of the job that must still be placed before it is pipelined; 0 if
-    /// it is, or if the plugin has no minimum.
-    fn tasks_missing(&self, _cluster: &Cluster, _job: JobIdx) -> u32 {
+    /// How many waiting tasks of the job must still be placed, in this capacity, before the plugin lets it start: with
+    /// [`Capacity::Idle`], until its allocated tasks may start; with [`Capacity::FutureIdle`], until they may once
+    /// terminating tasks have released the resources that its pipelined tasks wait for, which is never more. 0 if there
+    /// are none, or if the plugin has no minimum.
+    ///
+    /// The answer may depend on the job's own tasks only: the session asks again when one of them is placed, and keeps the
+    /// answer for composite PodGroups until then.
+    fn tasks_missing(&self, _cluster: &Cluster, _job: JobIdx, _capacity: Capacity) -> u32 {
         0
     }
 

@@ -14,9 +14,9 @@ use kube_batch_model::{
 
 use crate::{
     plugin::{
-        Budgets, Change, Claims, Dependencies, JobProposal, JobShares, NodesByDomain, OrderScope,
-        Plugin, Prescription, Proposal, Provided, Provision, QueueShares, ScoreTerm, Settings,
-        Shares, Topology, VictimQuestion, VictimScope, Vote, WholeJobs,
+        Budgets, Capacity, Change, Claims, Dependencies, JobProposal, JobShares, NodesByDomain,
+        OrderScope, Plugin, Prescription, Proposal, Provided, Provision, QueueShares, ScoreTerm,
+        Settings, Shares, Topology, VictimQuestion, VictimScope, Vote, WholeJobs,
     },
     session_cache::SessionCache,
     topology::{JobLevel, JobTopology},
@@ -364,24 +364,28 @@ impl<'p> Plugins<'p> {
         Ok(())
     }
 
-    /// Every plugin must agree.
+    /// Whether the allocated tasks of a job may start: every plugin must agree.
     pub fn job_ready(self, job: JobIdx) -> bool {
-        self.policy
-            .enabled(ExtensionPoint::JobReady)
-            .all(|plugin| plugin.job_ready(self.cluster, job))
+        self.lacks_nothing(ExtensionPoint::JobReady, job, Capacity::Idle)
     }
 
-    /// Every plugin must agree.
+    /// Whether a job will be ready once terminating tasks have released the resources that its pipelined tasks wait
+    /// for: every plugin must agree.
     pub fn job_pipelined(self, job: JobIdx) -> bool {
-        self.policy
-            .enabled(ExtensionPoint::JobPipelined)
-            .all(|plugin| plugin.job_pipelined(self.cluster, job))
+        self.lacks_nothing(ExtensionPoint::JobPipelined, job, Capacity::FutureIdle)
     }
 
-    /// The largest answer.
+    fn lacks_nothing(self, point: ExtensionPoint, job: JobIdx, capacity: Capacity) -> bool {
+        let mut plugins = self.policy.enabled(point);
+        plugins.all(|plugin| plugin.tasks_missing(self.cluster, job, capacity) == 0)
+    }
+
+    /// The number of waiting tasks of a job that must still be placed before it is pipelined: the largest answer.
     pub fn tasks_missing(self, job: JobIdx) -> u32 {
         let plugins = self.policy.enabled(ExtensionPoint::JobReady);
-        plugins.map(|plugin| plugin.tasks_missing(self.cluster, job)).max().unwrap_or(0)
+        let missing =
+            plugins.map(|plugin| plugin.tasks_missing(self.cluster, job, Capacity::FutureIdle));
+        missing.max().unwrap_or(0)
     }
 
     /// How long an incomplete job may still run: zero if its running tasks are to be evicted. `None` if the job is

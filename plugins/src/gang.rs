@@ -15,8 +15,8 @@ use std::{cmp::Ordering, collections::BTreeMap, sync::Arc, time::Duration};
 use kube_batch_framework::{
     arguments::{ArgumentKind, ArgumentSpec, Arguments, ListItems},
     plugin::{
-        Dependencies, JobProposal, OrderScope, Plugin, Proposal, Settings, VictimQuestion,
-        VictimScope, Vote, WholeJobs,
+        Capacity, Dependencies, JobProposal, OrderScope, Plugin, Proposal, Settings,
+        VictimQuestion, VictimScope, Vote, WholeJobs,
     },
     policy::TERMINATION_TIMEOUT,
     session_cache::SessionCache,
@@ -133,7 +133,7 @@ impl Plugin for Gang {
     }
 
     fn job_order(&self, cluster: &Cluster, l: JobIdx, r: JobIdx) -> Ordering {
-        let rank = |job| match self.job_ready(cluster, job) {
+        let rank = |job| match self.tasks_missing(cluster, job, Capacity::Idle) == 0 {
             // Its running tasks do no work until it is completed.
             false if cluster.jobs.is_torn[job] => Rank::Torn,
             false => Rank::Unready,
@@ -166,21 +166,16 @@ impl Plugin for Gang {
         }
     }
 
-    fn job_ready(&self, cluster: &Cluster, job: JobIdx) -> bool {
-        let is_met = |(role, counts): (&RoleFacts, &StatusCounts)| counts.ready() >= role.min;
-        cluster.jobs.counts[job].ready() >= cluster.jobs.min_available[job]
-            && cluster.roles(job).all(is_met)
-    }
-
-    fn job_pipelined(&self, cluster: &Cluster, job: JobIdx) -> bool {
-        self.tasks_missing(cluster, job) == 0
-    }
-
-    fn tasks_missing(&self, cluster: &Cluster, job: JobIdx) -> u32 {
-        let missing = |min: u32, counts: &StatusCounts| {
-            min.saturating_sub(counts.ready() + counts.pipelined())
+    fn tasks_missing(&self, cluster: &Cluster, job: JobIdx, capacity: Capacity) -> u32 {
+        let missing = |min: u32, counts: &StatusCounts| match capacity {
+            Capacity::Idle => min.saturating_sub(counts.ready()),
+            Capacity::FutureIdle => min.saturating_sub(counts.ready() + counts.pipelined()),
         };
         let of_job = missing(cluster.jobs.min_available[job], &cluster.jobs.counts[job]);
+        if cluster.jobs.role_counts[job].is_empty() {
+            // Most jobs have no roles.
+            return of_job;
+        }
         let of_roles: u32 =
             cluster.roles(job).map(|(role, counts)| missing(role.min, counts)).sum();
         of_job.max(of_roles)
