@@ -39,7 +39,7 @@ use kube_batch_model::{
 
 pub use self::{
     dependency::{Dependencies, Dependency, DomainColumn, OrderScope, VictimScope},
-    nodes::{Capacity, Extremes, NodesByDomain, Scale, ScoreTerm},
+    nodes::{Capacity, Extremes, NodeQuery, NodesByDomain, Scale, ScoreTerm},
     provided::{Budgets, Claims, JobShares, Provided, Provision, QueueShares, Shares, Topology},
     settings::{IgnoredResources, ReservationTerms, Settings, WholeJobs},
     victims::{JobProposal, Proposal, VictimQuestion, Vote},
@@ -139,15 +139,8 @@ pub enum Prescription {
 ///         Dependencies::only(Dependency::Class)
 ///     }
 ///
-///     fn predicate(
-///         &self,
-///         cluster: &Cluster,
-///         _: ClassIdx,
-///         node: NodeIdx,
-///         _: Dependency,
-///         _: Capacity,
-///     ) -> Result<(), Unfit> {
-///         let is_too_expensive = price(cluster, node) > self.limit;
+///     fn predicate(&self, cluster: &Cluster, query: NodeQuery) -> Result<(), Unfit> {
+///         let is_too_expensive = price(cluster, query.node) > self.limit;
 ///         if is_too_expensive { Err(Unfit::Other("node(s) exceeded the price limit")) } else { Ok(()) }
 ///     }
 ///
@@ -360,39 +353,13 @@ pub trait Plugin: Send {
     }
 
     /// Whether a task of the class may be placed on the node, according to the predicates with this
-    /// dependency.
-    ///
-    /// The framework itself compares the request with `capacity`. A predicate of
-    /// [`Dependency::Class`] ignores `capacity`.
+    /// dependency. The framework itself compares the request with the capacity.
     ///
     /// # Errors
     ///
     /// The reason given by the first predicate that refuses.
-    fn predicate(
-        &self,
-        _cluster: &Cluster,
-        _class: ClassIdx,
-        _node: NodeIdx,
-        _dependency: Dependency,
-        _capacity: Capacity,
-    ) -> Result<(), Unfit> {
+    fn predicate(&self, _cluster: &Cluster, _query: NodeQuery) -> Result<(), Unfit> {
         Ok(())
-    }
-
-    /// [`predicate`](Self::predicate) for a node that lacks resources for the task. Only a refusal before
-    /// [`Unfit::TooManyPods`] is reported then, so a plugin may leave out predicates with later refusals.
-    ///
-    /// # Errors
-    ///
-    /// The reason given by the first predicate that refuses.
-    fn predicate_before_resources(
-        &self,
-        cluster: &Cluster,
-        class: ClassIdx,
-        node: NodeIdx,
-        dependency: Dependency,
-    ) -> Result<(), Unfit> {
-        self.predicate(cluster, class, node, dependency, Capacity::Idle)
     }
 
     /// At most how many further tasks of the class may be placed on the node together, as far as the predicates of
@@ -416,7 +383,9 @@ pub trait Plugin: Send {
     /// at once.
     fn retain_eligible(&self, cluster: &Cluster, class: ClassIdx, nodes: &mut NodeSet) {
         let (dependency, capacity) = (Dependency::Class, Capacity::Idle);
-        nodes.retain(|node| self.predicate(cluster, class, node, dependency, capacity).is_ok());
+        nodes.retain(|node| {
+            self.predicate(cluster, NodeQuery::new(class, node, dependency, capacity)).is_ok()
+        });
     }
 
     /// The domains of which the first task chooses one for all tasks of the class: each a list of nodes, ascending.
@@ -438,14 +407,15 @@ pub trait Plugin: Send {
         Vec::new()
     }
 
-    /// The raw score of one node for one term.
+    /// The raw score of one node for one term. Not called for a term with [`Scale::Joint`].
     fn score(&self, _cluster: &Cluster, _class: ClassIdx, _node: NodeIdx, _term: u8) -> i64 {
         0
     }
 
     /// Writes the raw scores of several nodes for one term: for each what [`Plugin::score`] answers.
     ///
-    /// A plugin overrides this if it answers for many nodes faster than for one after another.
+    /// A plugin overrides this if it answers for many nodes faster than for one after another. For a term with
+    /// [`Scale::Joint`] it must: the nodes are all candidates, and what it writes are their scores. `scores` is then all 0.
     fn scores(
         &self,
         cluster: &Cluster,
@@ -457,17 +427,6 @@ pub trait Plugin: Send {
         for (score, node) in scores.iter_mut().zip(nodes) {
             *score = self.score(cluster, class, *node, term);
         }
-    }
-
-    /// Writes the scores of all candidate nodes for a term with [`Scale::Joint`]. `scores` is all 0.
-    fn score_all(
-        &self,
-        _cluster: &Cluster,
-        _class: ClassIdx,
-        _nodes: &[NodeIdx],
-        _term: u8,
-        _scores: &mut [i64],
-    ) {
     }
 
     // Victims.

@@ -192,17 +192,6 @@ impl Plugin for NodeOrder {
         self.score_of(term).scores(cluster, class, nodes, scores);
     }
 
-    fn score_all(
-        &self,
-        cluster: &Cluster,
-        class: ClassIdx,
-        nodes: &[NodeIdx],
-        term: u8,
-        scores: &mut [i64],
-    ) {
-        self.score_of(term).score_all(cluster, class, nodes, scores);
-    }
-
     fn victim_scope(&self, _: &Cluster, _: TaskIdx, _: VictimQuestion) -> VictimScope {
         VictimScope::NONE
     }

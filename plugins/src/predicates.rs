@@ -42,7 +42,7 @@ mod volume_zone;
 
 use kube_batch_framework::{
     plugin::{
-        Capacity, Change, Claims, Dependencies, Dependency, DomainColumn, NodesByDomain,
+        Capacity, Change, Claims, Dependencies, Dependency, DomainColumn, NodeQuery, NodesByDomain,
         OrderScope, Plugin, Prescription, Provided, Settings, VictimQuestion, VictimScope,
     },
     session_cache::SessionCache,
@@ -262,32 +262,15 @@ impl Plugin for Predicates {
         }
     }
 
-    fn predicate(
-        &self,
-        cluster: &Cluster,
-        class: ClassIdx,
-        node: NodeIdx,
-        dependency: Dependency,
-        capacity: Capacity,
-    ) -> Result<(), Unfit> {
-        let class = cluster.classes.constraint_class[class];
-        let query = Query { class, node, dependency, capacity };
+    fn predicate(&self, cluster: &Cluster, query: NodeQuery) -> Result<(), Unfit> {
+        let NodeQuery { node, dependency, capacity, .. } = query;
+        let class = cluster.classes.constraint_class[query.class];
         let mut applicable = self.applicable[class][dependency as usize];
-        applicable.try_for_each(|at| self.filters[at].check(query))
-    }
-
-    fn predicate_before_resources(
-        &self,
-        cluster: &Cluster,
-        class: ClassIdx,
-        node: NodeIdx,
-        dependency: Dependency,
-    ) -> Result<(), Unfit> {
-        let class = cluster.classes.constraint_class[class];
-        let query = Query { class, node, dependency, capacity: Capacity::Idle };
-        let applicable = self.applicable[class][dependency as usize];
-        let mut first = applicable.take_while(|at| *at < N_BEFORE_RESOURCES);
-        first.try_for_each(|at| self.filters[at].check(query))
+        if query.lacks_resources {
+            applicable = applicable.before(N_BEFORE_RESOURCES);
+        }
+        applicable
+            .try_for_each(|at| self.filters[at].check(Query { class, node, dependency, capacity }))
     }
 
     fn victim_scope(&self, _: &Cluster, _: TaskIdx, _: VictimQuestion) -> VictimScope {

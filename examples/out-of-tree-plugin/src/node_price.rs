@@ -10,7 +10,7 @@ use kube_batch::{
     framework::{
         arguments::{ArgumentKind, ArgumentSpec},
         plugin::{
-            Capacity, Dependencies, Dependency, OrderScope, Plugin, Scale, ScoreTerm,
+            Dependencies, Dependency, NodeQuery, OrderScope, Plugin, Scale, ScoreTerm,
             VictimQuestion, VictimScope,
         },
         spec::PluginSpec,
@@ -84,17 +84,10 @@ impl Plugin for NodePrice {
         Dependencies::only(Dependency::Class)
     }
 
-    fn predicate(
-        &self,
-        cluster: &Cluster,
-        class: ClassIdx,
-        node: NodeIdx,
-        _: Dependency,
-        _: Capacity,
-    ) -> Result<(), Unfit> {
-        let template = &cluster.classes.template[class];
-        if price(cluster, node) <= self.limit || is_set(&template.metadata, "example.com/any-price")
-        {
+    fn predicate(&self, cluster: &Cluster, query: NodeQuery) -> Result<(), Unfit> {
+        let template = &cluster.classes.template[query.class];
+        let has_exception = is_set(&template.metadata, "example.com/any-price");
+        if has_exception || price(cluster, query.node) <= self.limit {
             Ok(())
         } else {
             Err(Unfit::Other("node(s) were above the price limit"))

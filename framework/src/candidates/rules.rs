@@ -10,7 +10,9 @@ use kube_batch_model::{
 };
 
 use super::inputs::Inputs;
-use crate::plugin::{Capacity, Dependencies, Dependency, DomainColumn, Scale, ScoreTerm};
+use crate::plugin::{
+    Capacity, Dependencies, Dependency, DomainColumn, NodeQuery, Scale, ScoreTerm,
+};
 use crate::policy::{Policy, Position};
 
 /// The predicates and scores of one class, collected once in a cycle.
@@ -264,8 +266,9 @@ impl ClassRules {
         let of = |dependency: Dependency| {
             let predicates = self.predicates.iter().filter(|(_, own)| own.has(dependency));
             let refusals = predicates.filter_map(|(at, _)| {
-                let plugin = policy.plugin(*at);
-                plugin.predicate_before_resources(cluster, class, node, dependency).err()
+                let query = NodeQuery::new(class, node, dependency, Capacity::Idle);
+                let query = NodeQuery { lacks_resources: true, ..query };
+                policy.plugin(*at).predicate(cluster, query).err()
             });
             refusals.min().filter(|refusal| *refusal < Unfit::TooManyPods)
         };
@@ -286,13 +289,10 @@ impl ClassRules {
         if !self.dependencies.has(dependency) {
             return Ok(());
         }
-        let refusals = self
-            .predicates
-            .iter()
-            .filter(|(_, dependencies)| dependencies.has(dependency))
-            .filter_map(|(at, _)| {
-                policy.plugin(*at).predicate(cluster, class, node, dependency, capacity).err()
-            });
+        let query = NodeQuery::new(class, node, dependency, capacity);
+        let asked = self.predicates.iter().filter(|(_, own)| own.has(dependency));
+        let refusals =
+            asked.filter_map(|(at, _)| policy.plugin(*at).predicate(cluster, query).err());
         refusals.min().map_or(Ok(()), Err)
     }
 }

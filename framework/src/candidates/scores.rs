@@ -62,11 +62,8 @@ pub(super) fn write_raw(
     raw: &mut [i64],
 ) {
     let Inputs { cluster, policy, .. } = inputs;
-    let plugin = policy.plugin(at);
     if term.scale == Scale::Joint {
         raw.fill(0);
-        plugin.score_all(cluster, class, nodes, term.id, raw);
-    } else {
-        plugin.scores(cluster, class, nodes, term.id, raw);
     }
+    policy.plugin(at).scores(cluster, class, nodes, term.id, raw);
 }

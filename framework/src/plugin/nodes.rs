@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube_batch_model::column::NodeIdx;
+use kube_batch_model::column::{ClassIdx, NodeIdx};
 
 use super::dependency::Dependency;
 
@@ -18,6 +18,34 @@ pub enum Capacity {
     /// The resources that are idle once terminating tasks are gone, minus those that pipelined tasks
     /// need. Terminating tasks do not count as being on the node; pipelined tasks do.
     FutureIdle,
+}
+
+/// Whether a task may be placed on a node: what [`Plugin::predicate`](super::Plugin::predicate) is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeQuery {
+    /// The class of the task.
+    pub class: ClassIdx,
+    /// The node.
+    pub node: NodeIdx,
+    /// The predicates that are to answer: those with this dependency.
+    pub dependency: Dependency,
+    /// Which tasks on the node and which resources count. A predicate of [`Dependency::Class`] ignores it.
+    pub capacity: Capacity,
+    /// Whether the node lacks resources for the task. Only a refusal before [`Unfit::TooManyPods`](
+    /// kube_batch_model::reason::Unfit::TooManyPods) is reported then, so a plugin may leave out predicates with later refusals.
+    pub lacks_resources: bool,
+}
+
+impl NodeQuery {
+    /// A query about a node whose resources are not known to be too small.
+    pub const fn new(
+        class: ClassIdx,
+        node: NodeIdx,
+        dependency: Dependency,
+        capacity: Capacity,
+    ) -> Self {
+        Self { class, node, dependency, capacity, lacks_resources: false }
+    }
 }
 
 /// One score that a plugin computes for a class.
@@ -45,7 +73,7 @@ pub enum Scale {
     /// `100 * ((raw - least) / (largest - least))`, computed with floats as Kubernetes does; all 0 if
     /// the least is the largest. Raw scores may be negative.
     FromLeast,
-    /// The plugin computes the scores of all candidates at once, in [`Plugin::score_all`](super::Plugin::score_all), each 0 to
+    /// The plugin computes the scores of all candidates at once, in [`Plugin::scores`](super::Plugin::scores), each 0 to
     /// 100.
     Joint,
 }

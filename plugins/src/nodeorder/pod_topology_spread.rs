@@ -86,7 +86,7 @@ impl Score for PodTopologySpread {
         !self.constraints[cluster.classes.constraint_class[class]].is_empty()
     }
 
-    fn score_all(&self, cluster: &Cluster, class: ClassIdx, nodes: &[NodeIdx], scores: &mut [i64]) {
+    fn scores(&self, cluster: &Cluster, class: ClassIdx, nodes: &[NodeIdx], scores: &mut [i64]) {
         let constraints = &self.constraints[cluster.classes.constraint_class[class]];
         let counts = |node: NodeIdx| constraints.iter().all(|own| own.labels.has(node));
         let weights: Vec<f64> = constraints

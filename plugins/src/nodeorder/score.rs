@@ -39,21 +39,12 @@ pub(super) trait Score: fmt::Debug + Send {
         0
     }
 
-    /// The raw score of each of these nodes. Compiled for each score: the calls are not virtual.
+    /// The raw score of each of these nodes; with [`Scale::Joint`], their scores, which are all 0 before. Compiled for each
+    /// score: the calls are not virtual.
     fn scores(&self, cluster: &Cluster, class: ClassIdx, nodes: &[NodeIdx], scores: &mut [i64]) {
         for (score, node) in scores.iter_mut().zip(nodes) {
             *score = self.score(cluster, class, *node);
         }
-    }
-
-    /// The scores of all candidate nodes, for [`Scale::Joint`]. `scores` is all 0.
-    fn score_all(
-        &self,
-        _cluster: &Cluster,
-        _class: ClassIdx,
-        _nodes: &[NodeIdx],
-        _scores: &mut [i64],
-    ) {
     }
 
     /// See [`Prescription::Alternative`](kube_batch_framework::plugin::Prescription::Alternative).

@@ -147,6 +147,11 @@ impl FilterSet {
         Self(self.0 | other.0)
     }
 
+    /// Those before this position.
+    pub(super) const fn before(self, at: usize) -> Self {
+        Self(self.0 & ((1 << at) - 1))
+    }
+
     pub(super) const fn is_empty(self) -> bool {
         self.0 == 0
     }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube_batch_framework::{
     candidates::Search,
-    plugin::{Capacity, Dependency, Extremes, IgnoredResources, Plugin, Scale},
+    plugin::{Capacity, Dependency, Extremes, IgnoredResources, NodeQuery, Plugin, Scale},
     policy::{ConfiguredPlugin, ExtensionPoints, Policy},
     session::Session,
     session_cache::SessionCache,
@@ -261,8 +261,9 @@ impl Opened {
         let Self { cluster, class, plugin } = self;
         let dependencies = plugin.dependencies(cluster, *class);
         let only = only.iter().copied().filter(|dependency| dependencies.has(*dependency));
-        let refusals =
-            only.filter_map(|s| plugin.predicate(cluster, *class, node, s, Capacity::Idle).err());
+        let refusals = only.filter_map(|s| {
+            plugin.predicate(cluster, NodeQuery::new(*class, node, s, Capacity::Idle)).err()
+        });
         let mut refusals: Vec<Unfit> = refusals.collect();
         refusals.sort_unstable();
         let first = refusals.first().copied();
@@ -403,7 +404,7 @@ fn scores(weights: NodeOrderArguments) -> impl Fn(&str, &Case, &World) -> Differ
         let nodes: Vec<NodeIdx> = names.iter().map(|name| node(&cluster, name)).collect();
         let mut raw = vec![0; nodes.len()];
         if term.scale == Scale::Joint {
-            plugin.score_all(&cluster, class, &nodes, term.id, &mut raw);
+            plugin.scores(&cluster, class, &nodes, term.id, &mut raw);
         } else {
             // A plugin answers for many nodes at once in another way than for few.
             let many = nodes.repeat(9);

@@ -2,7 +2,7 @@
 
 use crate::random_cluster::{members, snapshot, steps};
 use kube_batch_framework::{
-    plugin::{Capacity, Change, Dependency, Plugin, Scale, ScoreTerm},
+    plugin::{Capacity, Change, Dependency, NodeQuery, Plugin, Scale, ScoreTerm},
     session_cache::SessionCache,
 };
 use kube_batch_model::{
@@ -65,7 +65,9 @@ impl Plugins {
         for dependency in Dependency::ALL.into_iter().filter(|s| dependencies.has(*s)) {
             for capacity in [Capacity::Idle, Capacity::FutureIdle] {
                 let refusal = |node: &NodeIdx| {
-                    self.predicates.predicate(cluster, class, *node, dependency, capacity).err()
+                    self.predicates
+                        .predicate(cluster, NodeQuery::new(class, *node, dependency, capacity))
+                        .err()
                 };
                 refusals.push((dependency, capacity, nodes.iter().map(refusal).collect()));
             }
@@ -73,7 +75,7 @@ impl Plugins {
         let score = |term: ScoreTerm| {
             let mut scores: Vec<i64> = vec![0; nodes.len()];
             if term.scale == Scale::Joint {
-                self.nodeorder.score_all(cluster, class, &nodes, term.id, &mut scores);
+                self.nodeorder.scores(cluster, class, &nodes, term.id, &mut scores);
             } else {
                 let raw = |node: &NodeIdx| self.nodeorder.score(cluster, class, *node, term.id);
                 scores = nodes.iter().map(raw).collect();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::random_cluster::{N_NODES, members, snapshot, steps};
 use kube_batch_framework::{
-    plugin::{Capacity, Change, Dependency, Extremes, Plugin, Scale},
+    plugin::{Capacity, Change, Dependency, Extremes, NodeQuery, Plugin, Scale},
     session_cache::SessionCache,
 };
 use kube_batch_model::{
@@ -335,7 +335,7 @@ fn scores(
     let mut scores = vec![0; candidates.len()];
     for term in plugin.score_terms(cluster, class) {
         if term.scale == Scale::Joint {
-            plugin.score_all(cluster, class, candidates, term.id, &mut scores);
+            plugin.scores(cluster, class, candidates, term.id, &mut scores);
         } else {
             let raw = raw_scores(plugin, cluster, class, candidates, term.id);
             let among = Extremes::of(raw.iter().copied());
@@ -363,7 +363,9 @@ fn answers_of(
         let refusals = rules.flat_map(move |rule| {
             let capacities = [Capacity::Idle, Capacity::FutureIdle];
             capacities.map(|capacity| {
-                Answer::Refusal(plugin.predicate(cluster, class, node, rule, capacity).err())
+                Answer::Refusal(
+                    plugin.predicate(cluster, NodeQuery::new(class, node, rule, capacity)).err(),
+                )
             })
         });
         let terms = plugin.score_terms(cluster, class).into_iter();
@@ -406,7 +408,7 @@ proptest! {
                     let expected = placing.spread().or_else(|| placing.pod_terms());
                     let mut refusals = Vec::new();
                     for rule in [Dependency::Domain, Dependency::Cluster] {
-                        let refused = plugin.predicate(&cluster, class, node, rule, capacity).err();
+                        let refused = plugin.predicate(&cluster, NodeQuery::new(class, node, rule, capacity)).err();
                         prop_assert!(rules.has(rule) || refused.is_none());
                         refusals.extend(refused);
                     }

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube_batch_framework::{
     arguments::Arguments,
     candidates::Search,
-    plugin::{Capacity, Change, Dependencies, Dependency, Extremes, Plugin, Scale},
+    plugin::{Capacity, Change, Dependencies, Dependency, Extremes, NodeQuery, Plugin, Scale},
     policy::{ConfiguredPlugin, ExtensionPoints, Policy},
     session::Session,
     session_cache::SessionCache,
@@ -101,7 +101,9 @@ fn node_conditions_refuse_as_the_arguments_say() {
     let on = predicates(&cluster, on);
     let refusal = |plugin: &Predicates, pod: &str, name: &str| {
         let (class, node) = (class(&cluster, pod), node(&cluster, name));
-        plugin.predicate(&cluster, class, node, Dependency::Class, Capacity::Idle).err()
+        plugin
+            .predicate(&cluster, NodeQuery::new(class, node, Dependency::Class, Capacity::Idle))
+            .err()
     };
     for plugin in [&off, &on] {
         assert_eq!(refusal(plugin, "burstable", "no-network"), Some(Unfit::NetworkUnavailable));
@@ -185,8 +187,9 @@ fn terminating_pods_count_for_idle_but_not_for_future_idle() {
     let refusal = |name: &str, capacity: Capacity| {
         let (class, node) = (class(&cluster, name), node(&cluster, "n"));
         let rules = [Dependency::Domain, Dependency::Cluster].into_iter();
-        let refusals =
-            rules.filter_map(|rule| plugin.predicate(&cluster, class, node, rule, capacity).err());
+        let refusals = rules.filter_map(|rule| {
+            plugin.predicate(&cluster, NodeQuery::new(class, node, rule, capacity)).err()
+        });
         refusals.min()
     };
     assert_eq!(refusal("same-claim", Capacity::Idle), Some(Unfit::ClaimInUse));
@@ -224,7 +227,7 @@ fn terminating_pods_count_in_scores() {
         let all = terms.map(|term| {
             let mut scores = [0; 2];
             if term.scale == Scale::Joint {
-                plugin.score_all(cluster, class, &nodes, term.id, &mut scores);
+                plugin.scores(cluster, class, &nodes, term.id, &mut scores);
             } else {
                 scores = nodes.map(|node| plugin.score(cluster, class, node, term.id));
                 let among = Extremes::of(scores.into_iter());
@@ -268,7 +271,9 @@ fn a_volume_is_chosen_once() {
     let mut plugin = predicates(&cluster, PredicatesArguments::default());
     let refusal = |plugin: &Predicates, cluster: &Cluster, name: &str| {
         let (class, node) = (class(cluster, name), node(cluster, "n"));
-        plugin.predicate(cluster, class, node, Dependency::Cluster, Capacity::Idle).err()
+        plugin
+            .predicate(cluster, NodeQuery::new(class, node, Dependency::Cluster, Capacity::Idle))
+            .err()
     };
     assert_eq!(refusal(&plugin, &cluster, "second"), None);
     let allocated = on(TaskStatus::Allocated, &cluster, "n");
