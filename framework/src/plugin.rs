@@ -436,17 +436,28 @@ pub trait Plugin: Send {
         false
     }
 
-    /// Whether the victim may be evicted for a task of the same queue.
-    fn preemptable(&self, _cluster: &Cluster, _proposal: &Proposal<'_>) -> Vote {
+    /// Whether the victim may be evicted for the preemptor.
+    fn vote(
+        &self,
+        _cluster: &Cluster,
+        _proposal: &Proposal<'_>,
+        _question: VictimQuestion,
+    ) -> Vote {
         Vote::Abstain
     }
 
-    /// Whether the victim may be evicted for a task of another queue.
-    fn reclaimable(&self, _cluster: &Cluster, _proposal: &Proposal<'_>) -> Vote {
-        Vote::Abstain
+    /// Whether all running tasks of a job may be evicted together. By default, if [`Plugin::vote`] permits one after
+    /// another.
+    fn vote_on_job(
+        &self,
+        cluster: &Cluster,
+        proposal: &JobProposal<'_>,
+        question: VictimQuestion,
+    ) -> Vote {
+        proposal.each(|proposal| self.vote(cluster, proposal, question))
     }
 
-    /// What the answer to a question about the victim depends on; the preemptor is of another job.
+    /// What [`Plugin::vote`] on the victim depends on; the preemptor is of another job.
     ///
     /// The default is correct for every plugin, but slow: with one such plugin the nodes of the victim are
     /// searched again for each task.
@@ -457,17 +468,5 @@ pub trait Plugin: Send {
         _question: VictimQuestion,
     ) -> VictimScope {
         VictimScope::ANYTHING
-    }
-
-    /// Whether all running tasks of a job may be evicted together for a task of the same queue. By
-    /// default, if [`Plugin::preemptable`] permits one after another.
-    fn job_preemptable(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> Vote {
-        proposal.each(|proposal| self.preemptable(cluster, proposal))
-    }
-
-    /// Whether all running tasks of a job may be evicted together for a task of another queue. By default, if
-    /// [`Plugin::reclaimable`] permits one after another.
-    fn job_reclaimable(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> Vote {
-        proposal.each(|proposal| self.reclaimable(cluster, proposal))
     }
 }

@@ -476,12 +476,16 @@ impl<'p> Plugins<'p> {
     /// not abstain must allow it.
     // Parity: an empty answer is final, see docs/parity.md#p8.
     pub fn preemptable(self, proposal: &Proposal<'_>) -> bool {
-        self.first_tier_permits(|plugin| plugin.preemptable(self.cluster, proposal))
+        self.first_tier_permits(|plugin| {
+            plugin.vote(self.cluster, proposal, VictimQuestion::Preemptable)
+        })
     }
 
     /// As [`Self::preemptable`].
     pub fn job_preemptable(self, proposal: &JobProposal<'_>) -> bool {
-        self.first_tier_permits(|plugin| plugin.job_preemptable(self.cluster, proposal))
+        self.first_tier_permits(|plugin| {
+            plugin.vote_on_job(self.cluster, proposal, VictimQuestion::Preemptable)
+        })
     }
 
     fn first_tier_permits(self, vote: impl Fn(&dyn Plugin) -> Vote) -> bool {
@@ -496,16 +500,19 @@ impl<'p> Plugins<'p> {
     /// Every plugin of every tier that does not abstain must allow it.
     // Parity: differs, see docs/parity.md#c1.
     pub fn reclaimable(self, proposal: &Proposal<'_>) -> bool {
-        let plugins = self.policy.enabled(ExtensionPoint::Reclaimable);
-        let votes = plugins.map(|plugin| plugin.reclaimable(self.cluster, proposal));
-        Vote::unanimous(votes) == Vote::Permit
+        self.all_permit(|plugin| plugin.vote(self.cluster, proposal, VictimQuestion::Reclaimable))
     }
 
     /// As [`Self::reclaimable`].
     pub fn job_reclaimable(self, proposal: &JobProposal<'_>) -> bool {
+        self.all_permit(|plugin| {
+            plugin.vote_on_job(self.cluster, proposal, VictimQuestion::Reclaimable)
+        })
+    }
+
+    fn all_permit(self, vote: impl Fn(&dyn Plugin) -> Vote) -> bool {
         let plugins = self.policy.enabled(ExtensionPoint::Reclaimable);
-        let votes = plugins.map(|plugin| plugin.job_reclaimable(self.cluster, proposal));
-        Vote::unanimous(votes) == Vote::Permit
+        Vote::unanimous(plugins.map(vote)) == Vote::Permit
     }
 
     /// What [`Self::preemptable`], [`Self::vetoes`] and [`Self::violates_budget`] depend on for the victim.

@@ -1,7 +1,7 @@
 //! Topology levels: which nodes are near each other, and which of them a search considers.
 //!
 //! A plugin reports the levels that a job requires or prefers, and counts the tasks that it has in each domain
-//! ([`Plugin::topology`](crate::plugin::Plugin::topology)). While a statement for a job is open, searches consider
+//! ([`Topology::topology`](crate::plugin::Topology::topology)). While a statement for a job is open, searches consider
 //! only the nodes that the job may use: those of its domain, if it requires one and has tasks there.
 //! An action may confine a statement further.
 

@@ -46,21 +46,13 @@ impl Plugin for Conformance {
         is_protected(cluster, task)
     }
 
-    fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
-        unless_protected(cluster, proposal.victim)
-    }
-
-    fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
-        unless_protected(cluster, proposal.victim)
+    fn vote(&self, cluster: &Cluster, proposal: &Proposal<'_>, _: VictimQuestion) -> Vote {
+        if is_protected(cluster, proposal.victim) { Vote::Reject } else { Vote::Permit }
     }
 
     fn victim_scope(&self, _: &Cluster, _: TaskIdx, _: VictimQuestion) -> VictimScope {
         VictimScope::FACTS
     }
-}
-
-fn unless_protected(cluster: &Cluster, victim: TaskIdx) -> Vote {
-    if is_protected(cluster, victim) { Vote::Reject } else { Vote::Permit }
 }
 
 fn is_protected(cluster: &Cluster, task: TaskIdx) -> bool {

@@ -115,7 +115,10 @@ impl Plugin for Drf {
         Dependencies::NONE
     }
 
-    fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
+    fn vote(&self, cluster: &Cluster, proposal: &Proposal<'_>, question: VictimQuestion) -> Vote {
+        if question == VictimQuestion::Reclaimable {
+            return Vote::Abstain;
+        }
         let Proposal { preemptor, victim, evicted } = *proposal;
         let (Some(own), Some(other)) = (cluster.tasks.job[preemptor], cluster.tasks.job[victim])
         else {
@@ -133,7 +136,7 @@ impl Plugin for Drf {
     }
 
     /// The rule compares the shares of two jobs that go on.
-    fn job_preemptable(&self, _: &Cluster, _: &JobProposal<'_>) -> Vote {
+    fn vote_on_job(&self, _: &Cluster, _: &JobProposal<'_>, _: VictimQuestion) -> Vote {
         Vote::Abstain
     }
 

@@ -185,15 +185,16 @@ impl Plugin for Gang {
         Dependencies::NONE
     }
 
-    fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
+    fn vote(&self, cluster: &Cluster, proposal: &Proposal<'_>, _: VictimQuestion) -> Vote {
         self.can_lose(cluster, proposal)
     }
 
-    fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
-        self.can_lose(cluster, proposal)
-    }
-
-    fn job_preemptable(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> Vote {
+    fn vote_on_job(
+        &self,
+        cluster: &Cluster,
+        proposal: &JobProposal<'_>,
+        _: VictimQuestion,
+    ) -> Vote {
         let leaves_whole = cluster.jobs.leaves_whole[proposal.job];
         // A job with a minimum of 0 or 1 loses single tasks, unless other jobs leave with it.
         let job_of = |task: &TaskIdx| cluster.tasks.job[*task];
@@ -206,10 +207,6 @@ impl Plugin for Gang {
         } else {
             Vote::Reject
         }
-    }
-
-    fn job_reclaimable(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> Vote {
-        self.job_preemptable(cluster, proposal)
     }
 
     fn victim_scope(&self, cluster: &Cluster, victim: TaskIdx, _: VictimQuestion) -> VictimScope {

@@ -54,7 +54,10 @@ impl Plugin for Priority {
         Dependencies::NONE
     }
 
-    fn preemptable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
+    fn vote(&self, cluster: &Cluster, proposal: &Proposal<'_>, question: VictimQuestion) -> Vote {
+        if question == VictimQuestion::Reclaimable {
+            return Vote::Abstain;
+        }
         let Proposal { preemptor, victim, .. } = *proposal;
         let (tasks, jobs) = (&cluster.tasks, &cluster.jobs);
         let lower = match (tasks.job[preemptor], tasks.job[victim]) {

@@ -306,7 +306,10 @@ impl Plugin for Proportion {
         Dependencies::NONE
     }
 
-    fn reclaimable(&self, cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
+    fn vote(&self, cluster: &Cluster, proposal: &Proposal<'_>, question: VictimQuestion) -> Vote {
+        if question == VictimQuestion::Preemptable {
+            return Vote::Abstain;
+        }
         let Proposal { preemptor, victim, evicted } = *proposal;
         // Without a queue, it deserves nothing.
         let Some(queue) = cluster.queue_of(victim) else { return Vote::Permit };
@@ -334,7 +337,15 @@ impl Plugin for Proportion {
 
     /// The last job that is evicted may leave its queue with less than it deserves.
     // Parity: new, see docs/parity.md#c7.
-    fn job_reclaimable(&self, cluster: &Cluster, proposal: &JobProposal<'_>) -> Vote {
+    fn vote_on_job(
+        &self,
+        cluster: &Cluster,
+        proposal: &JobProposal<'_>,
+        question: VictimQuestion,
+    ) -> Vote {
+        if question == VictimQuestion::Preemptable {
+            return Vote::Abstain;
+        }
         let queue = cluster.queue_of_most(proposal.victims);
         let wanted = cluster.request(proposal.preemptor);
         let mut amounts = proposal.victims.iter().flat_map(|task| cluster.request(*task).shared());

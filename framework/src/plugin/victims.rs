@@ -5,9 +5,11 @@ use kube_batch_model::column::{JobIdx, TaskIdx};
 /// A question about a victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VictimQuestion {
-    /// [`Plugin::preemptable`](super::Plugin::preemptable)
+    /// Whether it may be evicted for a task of its own queue. Plugins are asked whose extension point `enablePreemptable`
+    /// is enabled; the first tier in which one does not abstain decides.
     Preemptable,
-    /// [`Plugin::reclaimable`](super::Plugin::reclaimable)
+    /// Whether it may be evicted for a task of another queue. Plugins are asked whose extension point `enableReclaimable`
+    /// is enabled; the rejection of one is final.
     Reclaimable,
 }
 
