@@ -1,5 +1,7 @@
 //! The plugins of a cycle in their tiers, and how the answers of several plugins are combined.
 
+mod extension_point;
+
 use std::{borrow::Cow, cmp::Ordering, time::Duration};
 
 use kube_batch_model::{
@@ -12,6 +14,7 @@ use kube_batch_model::{
     resource::{ResourceVector, Share},
 };
 
+pub use self::extension_point::{ExtensionPoint, ExtensionPoints};
 use crate::{
     plugin::{
         Budgets, Capacity, Change, Claims, Dependencies, JobProposal, JobShares, NodesByDomain,
@@ -21,79 +24,6 @@ use crate::{
     session_cache::SessionCache,
     topology::{JobLevel, JobTopology},
 };
-
-/// The extension points that the configuration can disable for a plugin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ExtensionPoint {
-    /// `enableJobOrder`
-    JobOrder,
-    /// `enableJobReady`
-    JobReady,
-    /// `enableJobPipelined`
-    JobPipelined,
-    /// `enableTaskOrder`
-    TaskOrder,
-    /// `enablePreemptable`
-    Preemptable,
-    /// `enableReclaimable`
-    Reclaimable,
-    /// `enableQueueOrder`
-    QueueOrder,
-    /// `enablePredicate`
-    Predicate,
-    /// `enableNodeOrder`
-    NodeOrder,
-}
-
-impl ExtensionPoint {
-    /// All, in the order of the documentation.
-    pub const ALL: [Self; 9] = [
-        Self::JobOrder,
-        Self::JobReady,
-        Self::JobPipelined,
-        Self::TaskOrder,
-        Self::Preemptable,
-        Self::Reclaimable,
-        Self::QueueOrder,
-        Self::Predicate,
-        Self::NodeOrder,
-    ];
-
-    /// The configuration key that enables or disables it.
-    pub const fn key(self) -> &'static str {
-        match self {
-            Self::JobOrder => "enableJobOrder",
-            Self::JobReady => "enableJobReady",
-            Self::JobPipelined => "enableJobPipelined",
-            Self::TaskOrder => "enableTaskOrder",
-            Self::Preemptable => "enablePreemptable",
-            Self::Reclaimable => "enableReclaimable",
-            Self::QueueOrder => "enableQueueOrder",
-            Self::Predicate => "enablePredicate",
-            Self::NodeOrder => "enableNodeOrder",
-        }
-    }
-}
-
-/// The extension points at which a plugin is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExtensionPoints(u16);
-
-impl ExtensionPoints {
-    /// Every extension point.
-    pub const ALL: Self = Self(u16::MAX);
-
-    /// Whether this one is among them.
-    pub const fn has(self, point: ExtensionPoint) -> bool {
-        self.0 & (1 << point as u8) != 0
-    }
-
-    /// Without this one.
-    #[must_use]
-    pub const fn without(self, point: ExtensionPoint) -> Self {
-        Self(self.0 & !(1 << point as u8))
-    }
-}
 
 /// A plugin, and the extension points that its configuration enables.
 pub struct ConfiguredPlugin {
