@@ -246,8 +246,8 @@ impl Policy {
 
 /// The plugins of a cycle and the cluster they are called about: what they answer together.
 ///
-/// Each method is an extension point of [`Plugin`]; its documentation says how the answers of
-/// several plugins are combined.
+/// Each method is a question of [`Plugin`], or of a trait of [`Provided`]; its documentation says how the answers
+/// of several plugins are combined.
 #[derive(Clone, Copy)]
 pub struct Plugins<'a> {
     policy: &'a Policy,
@@ -550,13 +550,19 @@ impl<'p> Plugins<'p> {
     }
 }
 
-/// The plugin that provides this: the first, if a configuration lists one in several tiers.
+/// The plugin that provides this. Of one that several tiers list, it is the first that is not disabled there.
 fn provider(tiers: &[Vec<ConfiguredPlugin>], provision: Provision) -> Option<Position> {
     let places = tiers.iter().enumerate().flat_map(|(tier, plugins)| {
         plugins.iter().enumerate().map(move |(place, own)| (Position { tier, place }, own))
     });
-    let mut providers = places.filter(|(_, own)| provision.is_in(&own.plugin.provides()));
-    providers.next().map(|(at, _)| at)
+    let providers = places.filter(|(_, own)| provision.is_in(&own.plugin.provides()));
+    let is_disabled = |own: &ConfiguredPlugin| match provision {
+        Provision::Claims => !own.is_enabled_at(ExtensionPoint::Predicate),
+        Provision::Shares | Provision::JobShares | Provision::Topology | Provision::Budgets => {
+            false
+        }
+    };
+    providers.min_by_key(|(at, own)| (is_disabled(own), *at)).map(|(at, _)| at)
 }
 
 /// What the configuration of several plugins decides together.
@@ -590,3 +596,6 @@ fn joined(scopes: impl Iterator<Item = VictimScope>) -> VictimScope {
         all | own | if both { VictimScope::ANYTHING } else { VictimScope::NONE }
     })
 }
+
+#[cfg(test)]
+mod tests;
