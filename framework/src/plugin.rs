@@ -1,9 +1,13 @@
 //! The interface of a plugin: the extension points of a cycle.
 //!
-//! A plugin implements one policy. The handlers `on_session_open` and `on_placement` take `&mut self`
-//! and update its state; all other methods take `&self`, so a decision never changes the policy.
-//! The defaults mean "no opinion", except those of `order_scope` and `dependencies`, so a plugin
-//! implements only the extension points it needs.
+//! A plugin implements one policy. The handlers, whose names begin with `on_`, take `&mut self` and
+//! update its state; all other methods take `&self`, so a decision never changes the policy.
+//! The defaults mean "no opinion", except those of `order_scope`, `dependencies`, `depends_on` and
+//! `victim_scope`, so a plugin implements only the extension points it needs.
+//!
+//! Several plugins may answer each question of [`Plugin`], and [`Policy`](crate::policy::Policy) combines their answers.
+//! What a configuration decides by itself is not a question but a field of [`Settings`], and what only one plugin can
+//! answer is in the traits of [`Provided`].
 //!
 //! # Terms
 //!
@@ -89,6 +93,9 @@ pub enum Prescription {
 /// - [`Plugin::dependencies`]: what its predicates depend on. A plugin without predicates returns
 ///   [`Dependencies::NONE`].
 ///
+/// So does a plugin without votes that keeps the default of [`Plugin::victim_scope`], in the search for victims:
+/// it returns [`VictimScope::NONE`].
+///
 /// Declaring too broad a dependency costs time; declaring too narrow a one silently reuses stale
 /// answers. Scores declare theirs for each term, in [`ScoreTerm`].
 ///
@@ -104,16 +111,22 @@ pub enum Prescription {
 /// - The cluster still shows the tasks in [`Proposal::evicted`], and in the parameter `evicted` of
 ///   other methods, as running: a plugin that counts subtracts them.
 ///
-/// `on_session_open` and `on_placement` are called even if the configuration disables some of the
-/// plugin's extension points.
+/// Handlers are called even if the configuration disables some of the plugin's extension points, and of what a plugin
+/// provides, only the predicates about claims can be disabled.
 ///
 /// # Examples
 ///
 /// A policy that prefers the cheapest node and uses none above a price limit.
 ///
 /// ```
-/// use kube_batch_model::{cluster::Cluster, column::*, reason::Unfit};
-/// use kube_batch_framework::{candidates::Search, plugin::*, policy::*, session::Session};
+/// use kube_batch_framework::plugin::{
+///     Dependencies, Dependency, NodeQuery, OrderScope, Plugin, Scale, ScoreTerm,
+/// };
+/// use kube_batch_model::{
+///     cluster::Cluster,
+///     column::{ClassIdx, NodeIdx},
+///     reason::Unfit,
+/// };
 ///
 /// struct MaxPrice {
 ///     limit: i64,
@@ -121,7 +134,7 @@ pub enum Prescription {
 ///
 /// fn price(cluster: &Cluster, node: NodeIdx) -> i64 {
 ///     let label = cluster.nodes.facts[node].labels.get("example.com/price");
-///     label.and_then(|price| price.parse::<u32>().ok()).unwrap_or(0).into()
+///     label.and_then(|price| price.parse().ok()).unwrap_or(0)
 /// }
 ///
 /// impl Plugin for MaxPrice {
@@ -154,71 +167,11 @@ pub enum Prescription {
 ///     }
 /// }
 ///
-/// // Three nodes, with prices 7, 4 and 2, and a class of pods that request nothing.
-/// # use kube_batch_model::{
-/// #     cluster::{Classes, Nodes},
-/// #     facts::{class::PodTemplate, node::NodeFacts},
-/// #     resource::{Dimensions, Ledger},
-/// #     selector::Labels,
-/// # };
-/// # let nodes = [("n0", "7"), ("n1", "4"), ("n2", "2")].map(|(name, price)| NodeFacts {
-/// #     name: name.into(),
-/// #     labels: Labels::from_map(Some(&[("example.com/price".into(), price.into())].into())),
-/// #     ..NodeFacts::default()
-/// # });
-/// # let dimensions = Dimensions::new([]);
-/// # let ledger = || Ledger::zero(dimensions.len(), nodes.len());
-/// # let template = PodTemplate::default();
-/// # let cluster = Cluster {
-/// #     nodes: Nodes {
-/// #         allocatable: ledger(),
-/// #         idle: ledger(),
-/// #         releasing: ledger(),
-/// #         pipelined: ledger(),
-/// #         used: ledger(),
-/// #         foreign: ledger(),
-/// #         scoring: nodes.iter().map(|_| [0; 2]).collect(),
-/// #         tasks: nodes.iter().map(|_| Vec::new()).collect(),
-/// #         facts: nodes.into_iter().map(Into::into).collect(),
-/// #     },
-/// #     queues: Default::default(),
-/// #     jobs: Default::default(),
-/// #     tasks: Default::default(),
-/// #     classes: Classes {
-/// #         request: [dimensions.request(&template.request)].into_iter().collect(),
-/// #         matched_by: [Default::default()].into_iter().collect(),
-/// #         constraint_class: [ConstraintClassIdx::new(0)].into_iter().collect(),
-/// #         variant_of: [ClassIdx::new(0)].into_iter().collect(),
-/// #         group_metadata: [Default::default()].into_iter().collect(),
-/// #         devices: [Default::default()].into_iter().collect(),
-/// #         template: [template.into()].into_iter().collect(),
-/// #         counts: [Default::default()].into_iter().collect(),
-/// #     },
-/// #     matchers: Default::default(),
-/// #     storage: Default::default(),
-/// #     devices: Default::default(),
-/// #     device_totals: Default::default(),
-/// #     budgets: Default::default(),
-/// #     terminating: Default::default(),
-/// #     dimensions,
-/// # };
-/// # let class = ClassIdx::new(0);
-/// let max_price = |limit| {
-///     let plugin: Box<dyn Plugin> = Box::new(MaxPrice { limit });
-///     let extension_points = ExtensionPoints::ALL;
-///     Policy::new(vec![vec![ConfiguredPlugin { plugin, extension_points }]])
-/// };
-/// let mut session = Session::open(cluster.clone(), jiff::Timestamp::MAX, max_price(5), Search::Index);
-/// assert_eq!(session.best_node(class).map(|best| best.node.at()), Some(2));
-/// assert!(session.is_indexable(class));
-///
-/// let mut session = Session::open(cluster, jiff::Timestamp::MAX, max_price(1), Search::Index);
-/// assert_eq!(session.best_node(class), None);
-/// let why = session.explain(class).to_string();
-/// assert_eq!(why, "0/3 nodes are available: 3 node(s) exceeded the price limit.");
+/// assert_eq!(MaxPrice { limit: 5 }.name(), "max-price");
 /// ```
 ///
-/// To configure it by name, give it a [`PluginSpec`](crate::spec::PluginSpec) and register that.
+/// To configure it by name, give it a [`PluginSpec`](crate::spec::PluginSpec) and register that. `kube_batch::testing`
+/// makes clusters of Kubernetes manifests for its tests; the documentation of that module tests this plugin.
 pub trait Plugin: Send {
     /// The name of the plugin in the configuration.
     fn name(&self) -> &'static str;
@@ -250,24 +203,6 @@ pub trait Plugin: Send {
     /// of several possible placements a task gets.
     fn on_prescription(&mut self, _prescription: Prescription) {}
 
-    /// A number that changes whenever placing or evicting a task has changed an answer about the
-    /// class that depends on [`Dependency::Domain`], on another node than those of the task.
-    fn version(&self, _cluster: &Cluster, _class: ClassIdx) -> u64 {
-        0
-    }
-
-    /// What decides about the class on each node, as far as tasks on other nodes do: nodes with equal
-    /// numbers get equal answers from [`Plugin::predicate`] with [`Dependency::Domain`], equal raw scores
-    /// for terms with that dependency, and equal scores for terms with [`Scale::Joint`], which do not change
-    /// if of several equal candidates only one is given. Each column has a number for each node. `None` if
-    /// there are no such numbers.
-    ///
-    /// With it the index keeps the best node of each domain, and asks about one node of each domain only.
-    /// Without it, [`Plugin::version`] says when the index has to be built again.
-    fn domains(&self, _cluster: &Cluster, _class: ClassIdx) -> Option<Vec<DomainColumn>> {
-        None
-    }
-
     // Order. `Less` means that the left one goes first.
 
     /// Compares two queues: which one gets the next turn.
@@ -293,7 +228,7 @@ pub trait Plugin: Send {
         OrderScope::Anything
     }
 
-    // Gangs.
+    // Jobs.
 
     /// Whether the job can be scheduled at all. Called before [`Plugin::on_session_open`], when the
     /// plugin's own state is still that of the previous cycle: use only `cluster`.
@@ -318,12 +253,6 @@ pub trait Plugin: Send {
 
     // Nodes.
 
-    /// How much longer than usual the predicates of this plugin took since the session opened, in evaluations of a
-    /// node, which usually take about 30 ns. It counts towards the bound on turns in vain.
-    fn work(&self) -> u64 {
-        0
-    }
-
     /// Whether tasks of the class can be placed at all, whatever the node, like the extension point
     /// PreFilter of kube-scheduler. Called once in a cycle.
     ///
@@ -343,6 +272,27 @@ pub trait Plugin: Send {
         Dependencies::only(Dependency::Cluster)
     }
 
+    /// Whether a task of the class may be placed on the node, according to the predicates with this
+    /// dependency. The framework itself compares the request with the capacity.
+    ///
+    /// # Errors
+    ///
+    /// The reason given by the first predicate that refuses.
+    fn predicate(&self, _cluster: &Cluster, _query: NodeQuery) -> Result<(), Unfit> {
+        Ok(())
+    }
+
+    /// Removes the nodes that the predicates of [`Dependency::Class`] refuse to the class.
+    ///
+    /// [`Plugin::predicate`] is the definition. A plugin overrides this if it can answer for many nodes
+    /// at once.
+    fn retain_eligible(&self, cluster: &Cluster, class: ClassIdx, nodes: &mut NodeSet) {
+        let (dependency, capacity) = (Dependency::Class, Capacity::Idle);
+        nodes.retain(|node| {
+            self.predicate(cluster, NodeQuery::new(class, node, dependency, capacity)).is_ok()
+        });
+    }
+
     /// Whether placing or evicting `other` may change an answer of [`Plugin::predicate`] for the class.
     /// Not called if the predicates depend on [`Dependency::Class`] alone.
     ///
@@ -352,14 +302,29 @@ pub trait Plugin: Send {
         true
     }
 
-    /// Whether a task of the class may be placed on the node, according to the predicates with this
-    /// dependency. The framework itself compares the request with the capacity.
+    /// A number that changes whenever placing or evicting a task has changed an answer about the
+    /// class that depends on [`Dependency::Domain`], on another node than those of the task.
+    fn version(&self, _cluster: &Cluster, _class: ClassIdx) -> u64 {
+        0
+    }
+
+    /// What decides about the class on each node, as far as tasks on other nodes do: nodes with equal
+    /// numbers get equal answers from [`Plugin::predicate`] with [`Dependency::Domain`], equal raw scores
+    /// for terms with that dependency, and equal scores for terms with [`Scale::Joint`], which do not change
+    /// if of several equal candidates only one is given. Each column has a number for each node. `None` if
+    /// there are no such numbers.
     ///
-    /// # Errors
-    ///
-    /// The reason given by the first predicate that refuses.
-    fn predicate(&self, _cluster: &Cluster, _query: NodeQuery) -> Result<(), Unfit> {
-        Ok(())
+    /// With it the index keeps the best node of each domain, and asks about one node of each domain only.
+    /// Without it, [`Plugin::version`] says when the index has to be built again.
+    fn domains(&self, _cluster: &Cluster, _class: ClassIdx) -> Option<Vec<DomainColumn>> {
+        None
+    }
+
+    /// The domains of which the first task chooses one for all tasks of the class: each a list of nodes, ascending.
+    /// So it is with required pod affinity to the task's own labels or to those of a task that has no place yet, and
+    /// with a claim that several tasks share. Empty if no rule confines them, or a placed task has chosen already.
+    fn domains_to_choose(&self, _cluster: &Cluster, _class: ClassIdx) -> NodesByDomain {
+        NodesByDomain::default()
     }
 
     /// At most how many further tasks of the class may be placed on the node together, as far as the predicates of
@@ -377,22 +342,10 @@ pub trait Plugin: Send {
         u64::MAX
     }
 
-    /// Removes the nodes that the predicates of [`Dependency::Class`] refuse to the class.
-    ///
-    /// [`Plugin::predicate`] is the definition. A plugin overrides this if it can answer for many nodes
-    /// at once.
-    fn retain_eligible(&self, cluster: &Cluster, class: ClassIdx, nodes: &mut NodeSet) {
-        let (dependency, capacity) = (Dependency::Class, Capacity::Idle);
-        nodes.retain(|node| {
-            self.predicate(cluster, NodeQuery::new(class, node, dependency, capacity)).is_ok()
-        });
-    }
-
-    /// The domains of which the first task chooses one for all tasks of the class: each a list of nodes, ascending.
-    /// So it is with required pod affinity to the task's own labels or to those of a task that has no place yet, and
-    /// with a claim that several tasks share. Empty if no rule confines them, or a placed task has chosen already.
-    fn domains_to_choose(&self, _cluster: &Cluster, _class: ClassIdx) -> NodesByDomain {
-        NodesByDomain::default()
+    /// How much longer than usual the predicates of this plugin took since the session opened, in evaluations of a
+    /// node, which usually take about 30 ns. It counts towards the bound on turns in vain.
+    fn work(&self) -> u64 {
+        0
     }
 
     /// The score terms of this plugin for the class. Called once in a cycle.
