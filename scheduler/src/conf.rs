@@ -118,7 +118,7 @@ impl Conf {
             extension_points: conf.extension_points,
         };
         let tiers = self.tiers.iter().map(|tier| tier.iter().map(enabled).collect());
-        Policy::new(tiers.collect()).with_devices(device_totals, physical_requests)
+        policy(tiers.collect())
     }
 
     /// The labels and annotations that the plugins of this configuration read.
@@ -131,6 +131,11 @@ impl Conf {
     pub fn action_names(&self) -> Vec<&'static str> {
         self.actions.iter().map(|action| action.name).collect()
     }
+}
+
+/// A policy of these plugins, the most important tier first, that counts devices as every configuration does.
+pub fn policy(tiers: Vec<Vec<ConfiguredPlugin>>) -> Policy {
+    Policy::new(tiers).with_devices(device_totals, physical_requests)
 }
 
 /// A configuration, and warnings about it.

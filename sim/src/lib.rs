@@ -13,4 +13,5 @@ pub mod outcome;
 pub mod runner;
 pub mod simulation;
 pub mod suite;
+pub mod testing;
 pub mod world;

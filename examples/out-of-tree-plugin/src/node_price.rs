@@ -107,3 +107,42 @@ impl Plugin for NodePrice {
         price(cluster, node)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kube_batch::testing;
+
+    use super::*;
+
+    const MANIFESTS: &str = "
+- {apiVersion: v1, kind: Node, metadata: {name: dear, labels: {example.com/price: '9'}}, status: {allocatable: {pods: '9'}}}
+- {apiVersion: v1, kind: Node, metadata: {name: fair, labels: {example.com/price: '4'}}, status: {allocatable: {pods: '9'}}}
+- {apiVersion: v1, kind: Node, metadata: {name: cheap, labels: {example.com/price: '2'}}, status: {allocatable: {pods: '9'}}}
+- {apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {schedulerName: kube-batch, containers: [{name: main, image: app}]}}
+";
+
+    /// The best node for the pod, or why there is none.
+    fn best_node(limit: i64, weight: i64) -> Result<String, String> {
+        let cluster = testing::cluster(MANIFESTS);
+        let class = cluster.tasks.class[testing::task(&cluster, "default/p")];
+        let mut session = testing::session(cluster, vec![Box::new(NodePrice { limit, weight })]);
+        assert!(session.is_indexable(class), "the declared dependencies are narrow enough");
+        match session.best_node(class) {
+            Some(best) => Ok(session.cluster().nodes.facts[best.node].name.to_string()),
+            None => Err(session.explain(class).to_string()),
+        }
+    }
+
+    #[test]
+    fn the_cheapest_node_is_best() {
+        assert_eq!(best_node(5, 1).as_deref(), Ok("cheap"));
+        // A negative weight reverses the preference, and the limit still holds.
+        assert_eq!(best_node(5, -1).as_deref(), Ok("fair"));
+    }
+
+    #[test]
+    fn a_limit_below_every_price_is_the_reason() {
+        let reason = "0/3 nodes are available: 3 node(s) were above the price limit.";
+        assert_eq!(best_node(1, 1), Err(reason.to_owned()));
+    }
+}

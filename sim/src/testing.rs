@@ -1,0 +1,210 @@
+//! Clusters and sessions for tests of plugins.
+//!
+//! A test of a plugin needs a cluster in a certain state. [`cluster`] reads one from Kubernetes manifests, as
+//! `kubectl get -o yaml` writes them, and [`session`] opens a session with some plugins, which answers what actions ask:
+//! which node is best for a class of tasks, and why none is.
+//!
+//! # Examples
+//!
+//! A plugin that uses no node above a price limit:
+//!
+//! ```
+//! use kube_batch_framework::plugin::{Dependencies, Dependency, NodeQuery, OrderScope, Plugin};
+//! use kube_batch_model::{cluster::Cluster, column::ClassIdx, reason::Unfit};
+//! use kube_batch_sim::testing;
+//!
+//! struct MaxPrice {
+//!     limit: i64,
+//! }
+//!
+//! impl Plugin for MaxPrice {
+//!     fn name(&self) -> &'static str {
+//!         "max-price"
+//!     }
+//!
+//!     fn order_scope(&self) -> OrderScope {
+//!         OrderScope::Own
+//!     }
+//!
+//!     fn dependencies(&self, _: &Cluster, _: ClassIdx) -> Dependencies {
+//!         Dependencies::only(Dependency::Class)
+//!     }
+//!
+//!     fn predicate(&self, cluster: &Cluster, query: NodeQuery) -> Result<(), Unfit> {
+//!         let price = cluster.nodes.facts[query.node].labels.get("example.com/price");
+//!         let is_too_high = |price: i64| price > self.limit;
+//!         if price.and_then(|price| price.parse().ok()).is_some_and(is_too_high) {
+//!             return Err(Unfit::Other("node(s) exceeded the price limit"));
+//!         }
+//!         Ok(())
+//!     }
+//! }
+//!
+//! let cluster = testing::cluster(
+//!     "
+//! - {apiVersion: v1, kind: Node, metadata: {name: dear, labels: {example.com/price: '7'}}, status: {allocatable: {pods: '9'}}}
+//! - {apiVersion: v1, kind: Node, metadata: {name: fair, labels: {example.com/price: '4'}}, status: {allocatable: {pods: '9'}}}
+//! - {apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {schedulerName: kube-batch, containers: [{name: c, image: i}]}}
+//! ",
+//! );
+//! let class = cluster.tasks.class[testing::task(&cluster, "default/p")];
+//!
+//! let mut session = testing::session(cluster.clone(), vec![Box::new(MaxPrice { limit: 5 })]);
+//! let best = session.best_node(class).expect("one node is below the limit");
+//! assert_eq!(best.node, testing::node(&cluster, "fair"));
+//! // What the plugin declares lets searches use the index.
+//! assert!(session.is_indexable(class));
+//!
+//! let mut session = testing::session(cluster, vec![Box::new(MaxPrice { limit: 1 })]);
+//! let why = session.explain(class).to_string();
+//! assert_eq!(why, "0/2 nodes are available: 2 node(s) exceeded the price limit.");
+//! ```
+
+use jiff::Timestamp;
+use kube_batch_cache::{
+    dump::Dump,
+    durations::Durations,
+    snapshot::{SnapshotOptions, take_snapshot},
+};
+use kube_batch_framework::{
+    candidates::Search,
+    plugin::Plugin,
+    policy::{ConfiguredPlugin, ExtensionPoints},
+    session::Session,
+};
+use kube_batch_manifest::{
+    diagnostic::Diagnostic,
+    object::Object,
+    place::Place,
+    reader::{Reader, Sink},
+    rejection::rejections,
+    render::{Paint, render},
+};
+use kube_batch_model::{
+    cluster::Cluster,
+    column::{NodeIdx, TaskIdx},
+    facts::FactError,
+};
+use kube_batch_scheduler::{conf::policy, core::CycleInput};
+
+use crate::world::{Environment, World};
+
+/// What messages call the manifests.
+const SOURCE: &str = "manifests";
+
+/// The queue that there is if the manifests have none.
+const DEFAULT_QUEUE: &str = "{apiVersion: scheduling.sigs.dev/v1alpha2, kind: Queue, metadata: {name: default}, spec: {weight: 1}}";
+
+/// The cluster of a session, read from manifests: YAML documents or JSON, as in files for `kubectl apply`.
+///
+/// Pods get their priority, and controllers create the pods of Jobs and ReplicaSets. If there is no Queue, there is
+/// the queue `default`. All labels and annotations are kept, as if
+/// [`metadata_prefixes`](kube_batch_framework::spec::PluginSpec::metadata_prefixes) of some plugin named them.
+///
+/// # Panics
+///
+/// If there is a problem with the manifests, be it a field that does not exist: with all problems, and their lines.
+pub fn cluster(manifests: &str) -> Cluster {
+    let world =
+        World::new(Environment::default(), SnapshotOptions::default(), [""].into_iter().collect());
+    let mut reading = Reading { world, problems: Vec::new() };
+    let mut reader = Reader::new();
+    reader.read(SOURCE, manifests.as_bytes(), &mut reading);
+    if reading.world.store.queues.is_empty() {
+        reader.read("default queue", DEFAULT_QUEUE.as_bytes(), &mut reading);
+    }
+    let ignored = reader.into_summary().ignored.into_keys().map(|type_meta| {
+        format!(
+            "{} ({}): the scheduler does not read this kind",
+            type_meta.kind, type_meta.api_version
+        )
+    });
+    let shown = reading.problems.iter().map(|problem| render(problem, Paint::Plain));
+    let problems: Vec<String> = shown.chain(ignored).collect();
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    let mut world = reading.world;
+    world.begin();
+    world.run_controllers();
+    let options = world.options().clone();
+    let CycleInput { store, assumed, now, elapsed } = world.begin_cycle();
+    let mut snapshot = take_snapshot(store, assumed, &options);
+    Durations::default().observe(&mut snapshot, elapsed, now);
+    snapshot.cluster
+}
+
+/// Opens a session with these plugins, in one tier and at all their extension points.
+pub fn session(cluster: Cluster, plugins: Vec<Box<dyn Plugin>>) -> Session {
+    let configured = |plugin| ConfiguredPlugin { plugin, extension_points: ExtensionPoints::ALL };
+    let tier = plugins.into_iter().map(configured).collect();
+    Session::open(cluster, Timestamp::MAX, policy(vec![tier]), Search::Index)
+}
+
+/// The task of a pod, by namespace and name: `default/p`.
+///
+/// # Panics
+///
+/// If there is none.
+pub fn task(cluster: &Cluster, pod: &str) -> TaskIdx {
+    let mut tasks = cluster.tasks.facts.iter();
+    let found = tasks.find(|(_, facts)| facts.key.to_string() == pod);
+    found.unwrap_or_else(|| panic!("the cluster has no pod {pod}")).0
+}
+
+/// The node of this name.
+///
+/// # Panics
+///
+/// If there is none.
+pub fn node(cluster: &Cluster, name: &str) -> NodeIdx {
+    let mut nodes = cluster.nodes.facts.iter();
+    let found = nodes.find(|(_, facts)| *facts.name == *name);
+    found.unwrap_or_else(|| panic!("the cluster has no node {name}")).0
+}
+
+/// Manifests that are read into a simulated cluster.
+struct Reading {
+    world: World,
+    problems: Vec<Diagnostic>,
+}
+
+impl Sink for Reading {
+    fn object(&mut self, object: Object, place: &Place<'_>) -> Result<(), FactError> {
+        let about = format!("{} {}", object.kind(), object.key());
+        for problem in rejections(&object) {
+            let error = FactError::new(about.clone(), problem.path, problem.message);
+            self.problems.push(place.diagnose(&error));
+        }
+        self.world.apply(object)
+    }
+
+    fn dump(&mut self, dump: Dump) {
+        self.world.restore(dump);
+    }
+
+    fn problem(&mut self, problem: Diagnostic) {
+        self.problems.push(problem);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {schedulerName: \
+                       kube-batch, containers: [{name: main, image: app}]}}";
+
+    #[test]
+    fn a_pod_alone_waits_in_the_default_queue() {
+        let cluster = cluster(POD);
+        let job = cluster.tasks.job[task(&cluster, "default/p")].expect("it is a job");
+        assert!(cluster.is_schedulable(job), "{:?}", cluster.jobs.problem[job]);
+    }
+
+    #[test]
+    #[should_panic(
+        expected = "Pod p: spec.schedulerNam: unknown field, did you mean schedulerName"
+    )]
+    fn a_misspelt_field_is_a_problem() {
+        cluster(&POD.replace("schedulerName", "schedulerNam"));
+    }
+}
