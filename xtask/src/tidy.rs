@@ -5,6 +5,7 @@ mod crates;
 mod cycles;
 mod features;
 mod ledger;
+mod plugin_docs;
 mod tree;
 mod workflows;
 
@@ -96,6 +97,7 @@ fn links() -> anyhow::Result<Vec<String>> {
     }
     violations.extend(parity_references()?);
     violations.extend(ledger::violations()?);
+    violations.extend(plugin_docs::violations()?);
     Ok(violations)
 }
 
