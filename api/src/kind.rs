@@ -1,6 +1,6 @@
 //! The kinds of objects that are read: one table.
 //!
-//! [`each_kind`](crate::each_kind) has a row for each kind of Kubernetes and of JobSet. PodGroups and queues, of which
+//! [`each_kind`] has a row for each kind of Kubernetes and of JobSet. PodGroups and queues, of which
 //! every API has its own, are in [`dialect`](crate::dialect).
 //! To add a kind, write its facts (`model/src/facts/`) and its reader (`api/src/read/`), and add a row to this table
 //! and one to the tables of the store (`cache/src/tables.rs`). It is then watched, stored, copied, dumped, read from
@@ -16,7 +16,7 @@ use kube_batch_cache::{
 };
 use kube_batch_model::{
     api_version::ApiVersion,
-    facts::{Fact, FactError, group::GroupFacts, pod::Interner, queue::QueueFacts},
+    facts::{FactError, fact::Fact, group::GroupFacts, pod::Interner, queue::QueueFacts},
     name::{Name, ObjectKey},
 };
 use serde::{Serialize, de::DeserializeOwned};

@@ -13,11 +13,11 @@ use jiff::Timestamp;
 use kube_batch_model::{
     decision::{ClaimChoice, Decision, DeviceChoice, PodRef},
     facts::{
-        Fact,
         device::{
             DeviceId,
             claim::{Allocation, Consumer, ResourceClaimFacts},
         },
+        fact::Fact,
         pod::TaskFacts,
     },
     name::{Name, ObjectKey},

@@ -23,7 +23,7 @@ use kube_batch_model::{
     api_version::{ApiVersion, Join},
     cluster::{Cluster, Nodes, Queues},
     column::{Column, Dim},
-    facts::{Fact, group::GroupFacts, policy::BudgetFacts, queue::QueueFacts},
+    facts::{fact::Fact, group::GroupFacts, policy::BudgetFacts, queue::QueueFacts},
     name::{Name, ObjectKey},
     reason::{Duplicate, Ignored},
     resource::{Dimensions, Ledger, ResourceVector},

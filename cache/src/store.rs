@@ -12,8 +12,8 @@ use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 use kube_batch_model::{
     api_version::{ApiVersion, Join, ServedApis},
     facts::{
-        Fact,
         class::PodTemplate,
+        fact::Fact,
         group::GroupFacts,
         metadata::MetadataPrefixes,
         pod::{Interner, TaskFacts},

@@ -8,6 +8,7 @@ pub mod class;
 pub mod composite;
 pub mod device;
 pub mod extended;
+pub mod fact;
 pub mod gang_annotations;
 pub mod group;
 pub mod group_refs;
@@ -25,29 +26,7 @@ pub mod topology;
 
 use serde::{Deserialize, Serialize};
 
-use self::size::Bounds;
 use crate::{name::Name, resource::AmountError, text::shortened};
-
-/// The facts of an object.
-pub trait Fact: PartialEq + Serialize {
-    /// The most that is kept of an object. Kinds without a namespace are written by administrators, nodes and
-    /// drivers.
-    const BOUNDS: Bounds = Bounds::ADMINISTRATORS;
-
-    /// Whether both lead to the same decisions, ignoring fields that the scheduler writes.
-    fn decides_like(&self, other: &Self) -> bool {
-        self == other
-    }
-
-    /// Whether the object takes and changes nothing that another job could use: a pod that waits, a claim that was
-    /// made for it, or a PodGroup.
-    fn concerns_only_its_job(&self) -> bool {
-        false
-    }
-
-    /// Keeps what an earlier version of the object has said for good.
-    fn keep(&mut self, _earlier: &Self) {}
-}
 
 /// Why an object cannot be used. The object is skipped, nothing else.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -8,8 +8,8 @@ use std::{
 use kube_batch_model::{
     api_version::ApiVersion,
     facts::{
-        Fact,
         device::claim::ResourceClaimFacts,
+        fact::Fact,
         group::GroupFacts,
         node::{NamespaceFacts, NodeFacts},
         pod::TaskFacts,

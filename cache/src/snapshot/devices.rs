@@ -12,12 +12,12 @@ use kube_batch_model::{
         counted, devices_of_class, physical_devices_of_class,
     },
     facts::{
-        Fact,
         device::{
             DeviceId,
             claim::{Allocation, ClaimEntry, ClaimSource, ResourceClaimFacts},
             class::{DeviceClassFacts, implicit_resource},
         },
+        fact::Fact,
         pod::TaskFacts,
     },
     name::{Name, ObjectKey},

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fact, size::Bounds, topology::TopologyFacts};
+use super::{fact::Fact, size::Bounds, topology::TopologyFacts};
 use crate::name::{Name, ObjectKey};
 
 /// The fields of a composite PodGroup that the scheduler uses.

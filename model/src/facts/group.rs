@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Fact, device::claim::ClaimEntry, metadata::Metadata, size::Bounds, topology::TopologyFacts,
+    device::claim::ClaimEntry, fact::Fact, metadata::Metadata, size::Bounds,
+    topology::TopologyFacts,
 };
 use crate::{
     api_version::ApiVersion,

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::Fact;
+use super::fact::Fact;
 use crate::{name::Name, resource::ResourceList, selector::Labels};
 
 /// The fields of a node that the scheduler uses.

@@ -6,9 +6,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Controller, Fact,
+    Controller,
     class::PodTemplate,
     device::claim::ClaimEntry,
+    fact::Fact,
     gang_annotations::GangAnnotations,
     group_refs::{GroupRef, GroupRefs},
     metadata::MetadataPrefixes,

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Controller, Fact, size::Bounds};
+use super::{Controller, fact::Fact, size::Bounds};
 use crate::{
     name::{Name, ObjectKey},
     selector::LabelSelector,

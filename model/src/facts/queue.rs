@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::Fact;
+use super::fact::Fact;
 use crate::{
     api_version::ApiVersion, name::Name, object_status::QueueStatus, resource::ResourceList,
 };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Controller, Fact, pod::Interner, size::Bounds};
+use super::{Controller, fact::Fact, pod::Interner, size::Bounds};
 use crate::{
     name::{Name, ObjectKey},
     selector::{LabelSelector, Labels, NodeTerm},

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{DeviceId, OpaqueConfig, request::ClaimSpec, taint::DeviceToleration};
 use crate::{
-    facts::{Fact, size::Bounds},
+    facts::{fact::Fact, size::Bounds},
     name::{Name, ObjectKey},
     quantity::Quantity,
     selector::NodeTerm,

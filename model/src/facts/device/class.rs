@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{OpaqueConfig, request::Selector};
-use crate::{facts::Fact, name::Name};
+use crate::{facts::fact::Fact, name::Name};
 
 /// Prefix of the resource name that every class has.
 const IMPLICIT_RESOURCE_PREFIX: &str = "deviceclass.resource.kubernetes.io/";

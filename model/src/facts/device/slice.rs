@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::taint::DeviceTaint;
-use crate::{facts::Fact, name::Name, quantity::Quantity, selector::NodeTerm};
+use crate::{facts::fact::Fact, name::Name, quantity::Quantity, selector::NodeTerm};
 
 /// The fields of a ResourceSlice that the scheduler uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

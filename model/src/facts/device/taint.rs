@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::DeviceId;
-use crate::{facts::Fact, name::Name};
+use crate::{facts::fact::Fact, name::Name};
 
 /// A taint of a device.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

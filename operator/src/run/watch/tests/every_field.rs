@@ -28,7 +28,7 @@ use kube_batch_framework::candidates::Search;
 use kube_batch_model::{
     api_version::ApiVersion,
     decision::Decision,
-    facts::{Fact, size::Bounds},
+    facts::{fact::Fact, size::Bounds},
     name::ObjectKey,
     object_status::{PodGroupStatus, QueueStatus},
     text::MAX_MESSAGE,

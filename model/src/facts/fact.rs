@@ -1,0 +1,26 @@
+//! What all facts have in common.
+
+use serde::Serialize;
+
+use super::size::Bounds;
+
+/// The facts of an object.
+pub trait Fact: PartialEq + Serialize {
+    /// The most that is kept of an object. Kinds without a namespace are written by administrators, nodes and
+    /// drivers.
+    const BOUNDS: Bounds = Bounds::ADMINISTRATORS;
+
+    /// Whether both lead to the same decisions, ignoring fields that the scheduler writes.
+    fn decides_like(&self, other: &Self) -> bool {
+        self == other
+    }
+
+    /// Whether the object takes and changes nothing that another job could use: a pod that waits, a claim that was
+    /// made for it, or a PodGroup.
+    fn concerns_only_its_job(&self) -> bool {
+        false
+    }
+
+    /// Keeps what an earlier version of the object has said for good.
+    fn keep(&mut self, _earlier: &Self) {}
+}
