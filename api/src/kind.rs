@@ -151,7 +151,7 @@ pub enum Scope {
 
 /// Which clusters serve a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Served {
+pub enum Availability {
     /// All.
     Everywhere,
     /// Those of the last releases of Kubernetes.
@@ -165,7 +165,7 @@ struct Row {
     resource: &'static str,
     version: &'static str,
     scope: Scope,
-    served: Served,
+    availability: Availability,
     if_missing: &'static str,
 }
 
@@ -181,7 +181,7 @@ macro_rules! delete {
 macro_rules! declare_kinds {
     ($(
         $(#[$doc:meta])* $variant:ident: $type:ty,
-        $name:literal, $resource:literal, $version:literal, $scope:ident, $served:ident, $if_missing:literal
+        $name:literal, $resource:literal, $version:literal, $scope:ident, $availability:ident, $if_missing:literal
         $(, watched($need:ident, $facts:ty = $read:path))?;
     )*) => {
         /// A kind of object.
@@ -205,7 +205,7 @@ macro_rules! declare_kinds {
                         resource: $resource,
                         version: $version,
                         scope: Scope::$scope,
-                        served: Served::$served,
+                        availability: Availability::$availability,
                         if_missing: $if_missing,
                     }, )*
                     Self::PodGroup => POD_GROUP,
@@ -239,7 +239,7 @@ const POD_GROUP: Row = Row {
     resource: "podgroups",
     version: "",
     scope: Scope::Namespaced,
-    served: Served::Rarely,
+    availability: Availability::Rarely,
     if_missing: "pods that name a PodGroup wait",
 };
 
@@ -249,7 +249,7 @@ const QUEUE: Row = Row {
     resource: "queues",
     version: "",
     scope: Scope::Cluster,
-    served: Served::Rarely,
+    availability: Availability::Rarely,
     if_missing: "jobs wait, because their queues do not exist",
 };
 
@@ -270,8 +270,8 @@ impl Kind {
     }
 
     /// Which clusters serve it.
-    pub const fn served(self) -> Served {
-        self.row().served
+    pub const fn availability(self) -> Availability {
+        self.row().availability
     }
 
     /// What follows if its objects are missing from the input of a simulation, in words that complete "so ...".
@@ -338,7 +338,7 @@ impl Kind {
     /// The kinds for `kubectl get` that print everything a simulation reads and any cluster serves.
     /// `kube-batch` is the category of PodGroups and Queues.
     pub fn kubectl_list() -> String {
-        let served = Self::ALL.iter().filter(|kind| kind.served() == Served::Everywhere);
+        let served = Self::ALL.iter().filter(|kind| kind.availability() == Availability::Everywhere);
         let kinds = served.map(|kind| kind.plural());
         kinds.chain(["kube-batch"]).collect::<Vec<_>>().join(",")
     }
@@ -426,7 +426,7 @@ macro_rules! read {
 macro_rules! impl_watched_kinds {
     ($(
         $(#[$doc:meta])* $variant:ident: $type:ty,
-        $name:literal, $resource:literal, $version:literal, $scope:ident, $served:ident, $if_missing:literal
+        $name:literal, $resource:literal, $version:literal, $scope:ident, $availability:ident, $if_missing:literal
         $(, watched($need:ident, $facts:ty = $read:path))?;
     )*) => { $( $(
         impl WatchedKind for $type {

@@ -31,7 +31,7 @@ macro_rules! apply {
 macro_rules! declare_objects {
     ($(
         $(#[$doc:meta])* $variant:ident: $type:ty,
-        $name:literal, $resource:literal, $version:literal, $scope:ident, $served:ident, $if_missing:literal
+        $name:literal, $resource:literal, $version:literal, $scope:ident, $availability:ident, $if_missing:literal
         $(, watched($need:ident, $facts:ty = $read:path))?;
     )*) => {
         /// An object of a kind that the scheduler or the simulator reads.

@@ -47,7 +47,7 @@ pub fn pod_parts(object: &Object) -> Vec<PodPart<'_>> {
             }
             parts
         }
-        // No other kind has pods: `every_controller_has_pods` tries those that the simulator imitates.
+        // No other kind has pods or templates of pods.
         _ => Vec::new(),
     }
 }

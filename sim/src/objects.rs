@@ -254,3 +254,31 @@ fn phase_of(status: TaskStatus) -> Option<&'static str> {
         | TaskStatus::Stuck => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kube_batch_cache::snapshot::SnapshotOptions;
+    use kube_batch_manifest::object::Served;
+    use kube_batch_model::api_version::ApiVersion;
+    use kube_batch_yaml::{Limits, Problems, parse};
+
+    use super::*;
+    use crate::world::Environment;
+
+    #[test]
+    fn objects_of_every_kind_are_created_and_deleted() {
+        for kind in Kind::ALL {
+            let text = "metadata: {name: a, namespace: default}\nspec: {}";
+            let node = parse(text, &Limits::default()).expect("YAML");
+            let served = Served::Custom(ApiVersion::V1Alpha2);
+            let object = Object::read(*kind, served, &node, &Problems::default());
+            let object = object.expect("an object");
+            let key = object.key();
+            let (environment, options) = (Environment::default(), SnapshotOptions::default());
+            let mut world = World::new(environment, options, [].into_iter().collect());
+            world.apply(object).expect("a valid object");
+            assert!(world.delete(*kind, &key), "{kind}");
+            assert!(!world.delete(*kind, &key), "{kind}");
+        }
+    }
+}

@@ -65,7 +65,7 @@ macro_rules! store {
 macro_rules! watch_kinds {
     ($(
         $(#[$doc:meta])* $variant:ident: $type:ty,
-        $name:literal, $resource:literal, $version:literal, $scope:ident, $served:ident, $if_missing:literal
+        $name:literal, $resource:literal, $version:literal, $scope:ident, $availability:ident, $if_missing:literal
         $(, watched($need:ident, $facts:ty = $read:path))?;
     )*) => {
         $( $(
