@@ -35,7 +35,7 @@ impl Configuration {
 }
 
 fn shipped(reserves: bool) -> &'static str {
-    let shipped = include_str!("../../examples/scheduler.yaml");
+    let shipped = include_str!("../../../examples/scheduler.yaml");
     let (others, _) = shipped.split_once("  - name: reservation").expect("it is the last plugin");
     if reserves { shipped } else { others }
 }

@@ -83,8 +83,8 @@ impl fmt::Display for Binary {
 
 /// The module files that pin all programs. There is one module, so that what programs share is compiled once: most of
 /// a program is libraries of Kubernetes.
-const GO_MOD: &str = include_str!("../../tests/envtest/go.mod");
-const GO_SUM: &str = include_str!("../../tests/envtest/go.sum");
+const GO_MOD: &str = include_str!("../../envtest/go.mod");
+const GO_SUM: &str = include_str!("../../envtest/go.sum");
 
 /// Programs that are built together and kept in one directory.
 struct Set {
