@@ -338,7 +338,8 @@ impl Kind {
     /// The kinds for `kubectl get` that print everything a simulation reads and any cluster serves.
     /// `kube-batch` is the category of PodGroups and Queues.
     pub fn kubectl_list() -> String {
-        let served = Self::ALL.iter().filter(|kind| kind.availability() == Availability::Everywhere);
+        let served =
+            Self::ALL.iter().filter(|kind| kind.availability() == Availability::Everywhere);
         let kinds = served.map(|kind| kind.plural());
         kinds.chain(["kube-batch"]).collect::<Vec<_>>().join(",")
     }

@@ -62,7 +62,8 @@ async fn read_all(client: &Client) -> anyhow::Result<Lists> {
             n_served += usize::from(reader.read(kind, &api, &resource).await?);
         }
         // Few clusters have the others; those of PodGroups and queues are what is simulated.
-        let is_usual = kind.availability() != Availability::Rarely || kind.versions().next().is_some();
+        let is_usual =
+            kind.availability() != Availability::Rarely || kind.versions().next().is_some();
         if n_served == 0 && is_usual {
             let resources = kind.resources().join(" and ");
             let consequence = kind.if_missing();

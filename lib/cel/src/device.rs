@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kube_batch_model::quantity::Quantity;
+use kube_batch_quantity::Quantity;
 
 /// Values by name.
 pub(crate) type Names<T> = BTreeMap<Arc<str>, T>;

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use kube_batch_model::text::cut;
-
 /// The longest message of a [`CompileError`]: it is kept and shown, and may quote what a user wrote.
 const MAX_MESSAGE: usize = 512;
 
@@ -23,7 +21,7 @@ impl CompileError {
     /// An error at the byte `offset` of `source`.
     pub(crate) fn at(source: &str, offset: usize, mut message: String) -> Self {
         if message.len() > MAX_MESSAGE {
-            message = format!("{}…", cut(&message, MAX_MESSAGE));
+            message = format!("{}…", &message[..message.floor_char_boundary(MAX_MESSAGE)]);
         }
         let before = source.get(..offset).unwrap_or(source);
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);

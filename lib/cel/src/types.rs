@@ -2,8 +2,6 @@
 
 use std::{fmt, sync::Arc};
 
-use kube_batch_model::text::cut;
-
 /// The type of an expression.
 ///
 /// It has no `PartialEq`: what a type mentions twice is shared, so that a short expression has a type
@@ -140,7 +138,7 @@ impl fmt::Display for Type {
         let mut text = String::new();
         self.write(&mut text);
         if text.len() > MAX_TEXT {
-            return write!(f, "{}…", cut(&text, MAX_TEXT));
+            return write!(f, "{}…", &text[..text.floor_char_boundary(MAX_TEXT)]);
         }
         f.write_str(&text)
     }

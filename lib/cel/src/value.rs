@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, collections::BTreeMap, net::IpAddr, sync::Arc};
 
-use kube_batch_model::quantity::Quantity;
+use kube_batch_quantity::Quantity;
 
 use crate::{
     device::{Attribute, Device, Domains, Names},

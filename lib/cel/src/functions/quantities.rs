@@ -1,6 +1,6 @@
 //! Quantities: Kubernetes' library `quantity`.
 
-use kube_batch_model::quantity::Quantity;
+use kube_batch_quantity::Quantity;
 
 use crate::{
     error::EvaluationError,

@@ -1,9 +1,5 @@
-//! Kubernetes quantities, parsed exactly.
-//!
-//! The grammar is apimachinery's: an optional sign, a decimal number, and a binary (`Ki` … `Ei`),
-//! decimal (`n` … `E`) or exponent (`e3`, `E-2`) suffix. A quantity is held as an integer number of
-//! nano-units, so no value ever passes through a float; digits finer than a nano-unit round away
-//! from zero, as upstream does.
+#![doc = include_str!("../README.md")]
+#![warn(missing_docs)]
 
 use std::{fmt, str::FromStr};
 
@@ -19,13 +15,13 @@ const MAX_UNITS: i128 = i64::MAX as i128;
 /// An exact amount, in nano-units.
 ///
 /// ```
-/// use kube_batch_model::quantity::Quantity;
+/// use kube_batch_quantity::Quantity;
 ///
 /// let memory: Quantity = "1.5Gi".parse()?;
 /// assert_eq!(memory.units(), 1_610_612_736);
 /// let cpu: Quantity = "0.1".parse()?;
 /// assert_eq!(cpu.milli(), 100);
-/// # Ok::<(), kube_batch_model::quantity::QuantityError>(())
+/// # Ok::<(), kube_batch_quantity::QuantityError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantity {
