@@ -1,7 +1,7 @@
 //! The kinds of objects that are read: one table.
 //!
-//! [`each_kind`] has a row for each kind of Kubernetes and of JobSet. PodGroups and queues, of which
-//! every API has its own, are in [`dialect`](crate::dialect).
+//! [`each_kind`](crate::each_kind) has a row for each kind of Kubernetes and of JobSet. PodGroups and queues, of which
+//! every API has its own, are in [`dialect`].
 //! To add a kind, write its facts (`model/src/facts/`) and its reader (`api/src/read/`), and add a row to this table
 //! and one to the tables of the store (`cache/src/tables.rs`). It is then watched, stored, copied, dumped, read from
 //! manifests and from clusters, and created and deleted in a simulation.
