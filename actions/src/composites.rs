@@ -23,9 +23,9 @@ use kube_batch_model::{
 };
 
 use crate::{
+    domain_budget::DomainBudget,
     gang::{reaches_minimum, record_fitting},
     topology::{Candidate, sorted_candidates},
-    tries::Tries,
     unlike_tasks::{SearchBound, are_unlike, places_of_jobs},
 };
 
@@ -242,9 +242,9 @@ impl<T: JobTurns> Placing<'_, '_, T> {
         };
         for capacity in capacities.iter().copied() {
             let tasks_may_wait = capacity == Capacity::FutureIdle;
-            let mut tries = Tries::default();
+            let mut tries = DomainBudget::default();
             for Candidate { n_held, domain, .. } in self.candidates(row, level, domains, capacity) {
-                if tries.are_enough(false) || !T::EVICTS && n_held.0 < n_needed {
+                if tries.is_used_up(false) || !T::EVICTS && n_held.0 < n_needed {
                     break;
                 }
                 self.session.choose_domain(row, Some(domain));

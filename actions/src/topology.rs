@@ -30,9 +30,9 @@ use kube_batch_model::{
 
 use crate::{
     budget::Budget,
+    domain_budget::DomainBudget,
     gang::{reaches_minimum, record_fitting, start_sooner},
     self_affinity::place_tasks_in_some_domain,
-    tries::Tries,
     unlike_tasks::SearchBound,
 };
 
@@ -149,7 +149,7 @@ struct Placing<'a, 's, 'b> {
     /// How many tasks have to find a place.
     n_needed: u32,
     /// Of the level that is tried.
-    tries: Tries,
+    tries: DomainBudget,
     bound: SearchBound,
     /// The try in the required level in which most tasks had a place.
     best: Option<Tried>,
@@ -220,7 +220,7 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
             idle: budget.idle(),
             one_more_task: statement.job_ready(),
             n_needed: n_missing.max(1),
-            tries: Tries::default(),
+            tries: DomainBudget::default(),
             bound: SearchBound::default(),
             best: None,
             tasks,
@@ -325,7 +325,7 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
         if level.home == Home::Scattered {
             return false;
         }
-        self.tries = Tries::default();
+        self.tries = DomainBudget::default();
         let is_estimate = self.is_any_open_to_change();
         let mut candidates = self.candidates(level, capacity);
         // The action `backfill` may place the others.
@@ -339,7 +339,7 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
                 if self.try_domain(level, domain, capacity) {
                     return true;
                 }
-                if self.tries.are_enough(is_estimate) {
+                if self.tries.is_used_up(is_estimate) {
                     return false;
                 }
             }

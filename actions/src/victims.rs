@@ -43,7 +43,7 @@ use kube_batch_model::{
 };
 
 use self::{
-    attempt::{Attempt, Means, Outcome},
+    attempt::{Attempt, Attempted, Means},
     domains::{Best, cheapest_domain, domains_to_compare},
     limit::Limit,
     loss::Bound,
@@ -175,7 +175,7 @@ impl<P: VictimPolicy> JobTurns for Evicting<'_, P> {
         let Self { policy, search } = self;
         let outcome =
             find_places(*policy, session, search, job, &tasks, &mut |attempt, _| attempt.keep());
-        if outcome == Outcome::NeedsNoVictims {
+        if outcome == Attempted::NeedsNoVictims {
             // Its places are to be left for it.
             let mut tasks = tasks;
             let mut statement = session.statement(job);
@@ -202,7 +202,7 @@ fn find_places<P: VictimPolicy>(
     job: JobIdx,
     tasks: &VecDeque<TaskIdx>,
     found: &mut dyn FnMut(Attempt<'_, '_, P>, VecDeque<TaskIdx>),
-) -> Outcome {
+) -> Attempted {
     // A job without tasks in a domain has no victims of its own.
     let domains = if P::OTHER_JOBS { domains_to_compare(session, job) } else { None };
     let (mut bounds, mut refused) = (vec![Bound::Widest], None);
@@ -218,23 +218,23 @@ fn find_places<P: VictimPolicy>(
                 place_by(policy, session, search, job, tasks, (means, domains), &mut *found)
             };
         let mut outcome = place(session, search, tasks);
-        if outcome == Outcome::Unplaceable {
+        if outcome == Attempted::Unplaceable {
             let orders = orders.get_or_insert_with(|| other_orders(session, job, tasks));
             for tasks in orders.iter() {
                 outcome = place(session, search, tasks);
-                if outcome != Outcome::Unplaceable {
+                if outcome != Attempted::Unplaceable {
                     break;
                 }
             }
         }
-        if outcome != Outcome::Unplaceable {
+        if outcome != Attempted::Unplaceable {
             return outcome;
         }
     }
     if let Some(refused) = refused {
         session.record_refused_gang(job, refused);
     }
-    Outcome::Unplaceable
+    Attempted::Unplaceable
 }
 
 /// Finds places by some means, in the order of the tasks.
@@ -246,25 +246,25 @@ fn place_by<P: VictimPolicy>(
     tasks: &VecDeque<TaskIdx>,
     (means, domains): (Means, Option<&[Scope]>),
     found: &mut dyn FnMut(Attempt<'_, '_, P>, VecDeque<TaskIdx>),
-) -> Outcome {
+) -> Attempted {
     let best = match domains {
         None => Best::In(None),
         Some(domains) => cheapest_domain(policy, session, search, job, tasks, (means, domains)),
     };
     let scope = match best {
         Best::In(scope) => scope,
-        Best::Nowhere => return Outcome::Unplaceable,
-        Best::NeedsNoVictims => return Outcome::NeedsNoVictims,
+        Best::Nowhere => return Attempted::Unplaceable,
+        Best::NeedsNoVictims => return Attempted::NeedsNoVictims,
     };
     let mut left = tasks.clone();
     let mut attempt = Attempt::new(policy, session, search, job, scope);
     match attempt.run(means, &mut left) {
-        Outcome::Placed if attempt.reprieve() => {
+        Attempted::Placed if attempt.reprieve() => {
             found(attempt, left);
-            Outcome::Placed
+            Attempted::Placed
         }
-        Outcome::Placed | Outcome::Unplaceable => Outcome::Unplaceable,
-        Outcome::NeedsNoVictims => Outcome::NeedsNoVictims,
+        Attempted::Placed | Attempted::Unplaceable => Attempted::Unplaceable,
+        Attempted::NeedsNoVictims => Attempted::NeedsNoVictims,
     }
 }
 

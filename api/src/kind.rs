@@ -353,7 +353,7 @@ impl fmt::Display for Kind {
 
 /// Whether cycles need a kind that the scheduler watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
+pub enum WatchNeed {
     /// No cycle runs before all its objects are known.
     Required,
     /// Roles that were made for earlier versions of the scheduler do not name it. Without the permission it counts as
@@ -371,7 +371,7 @@ pub trait WatchedKind:
     /// Plural and API group, as RBAC and `kubectl` name it.
     const RESOURCE: &'static str;
     /// Whether cycles need it.
-    const NEED: Need;
+    const NEED: WatchNeed;
     /// The API that it is a PodGroup or queue of.
     const API: Option<ApiVersion> = None;
 
@@ -434,7 +434,7 @@ macro_rules! impl_watched_kinds {
             type Facts = $facts;
 
             const RESOURCE: &'static str = $resource;
-            const NEED: Need = Need::$need;
+            const NEED: WatchNeed = WatchNeed::$need;
 
             fn key(name: &ObjectKey) -> <$facts as Stored>::Key {
                 Named::named(name)
@@ -484,15 +484,15 @@ fn queue(version: ApiVersion, object: &RawObject) -> Result<QueueFacts, FactErro
 }
 
 /// Roles of earlier versions do not name the APIs of other projects.
-const fn need(version: ApiVersion) -> Need {
-    if version.is_own() { Need::Required } else { Need::Optional }
+const fn need(version: ApiVersion) -> WatchNeed {
+    if version.is_own() { WatchNeed::Required } else { WatchNeed::Optional }
 }
 
 impl<const VERSION: u8> WatchedKind for GroupOf<VERSION> {
     type Facts = GroupFacts;
 
     const RESOURCE: &'static str = dialect::spec(Self::VERSION).groups;
-    const NEED: Need = need(Self::VERSION);
+    const NEED: WatchNeed = need(Self::VERSION);
     const API: Option<ApiVersion> = Some(Self::VERSION);
 
     fn key(name: &ObjectKey) -> (ObjectKey, ApiVersion) {
@@ -516,7 +516,7 @@ impl<const VERSION: u8> WatchedKind for QueueOf<VERSION> {
         Some(resource) => resource,
         None => "",
     };
-    const NEED: Need = need(Self::VERSION);
+    const NEED: WatchNeed = need(Self::VERSION);
     const API: Option<ApiVersion> = Some(Self::VERSION);
 
     fn key(name: &ObjectKey) -> (Name, ApiVersion) {

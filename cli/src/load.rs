@@ -28,7 +28,7 @@ use kube_batch_model::{
 use kube_batch_sim::world::World;
 
 pub use self::cluster::{Lists, ReadCluster};
-pub(crate) use self::input::{Remark, remarks};
+pub(crate) use self::input::{InputRemark, remarks};
 use crate::{table::plural, terminal};
 
 /// Number of problems printed in full; further ones are only counted.

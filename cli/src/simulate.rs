@@ -18,7 +18,7 @@ use crate::{
     commands::{Format, SimulateArgs, scheduler_names},
     conf::{ReadConf, read_conf},
     exit::Exit,
-    load::{Lists, Loaded, ReadCluster, Remark, load, remarks},
+    load::{InputRemark, Lists, Loaded, ReadCluster, load, remarks},
     table::plural,
     terminal::{self, Progress},
 };
@@ -87,14 +87,14 @@ pub(crate) fn run(
 fn print_remarks(world: &mut World) -> Vec<String> {
     let mut warnings = Vec::new();
     let problems = world.controllers.take_problems();
-    let problems = problems.iter().map(|problem| Remark::Warning(problem.to_string()));
+    let problems = problems.iter().map(|problem| InputRemark::Warning(problem.to_string()));
     for remark in problems.chain(remarks(world)) {
         match remark {
-            Remark::Warning(problem) => {
+            InputRemark::Warning(problem) => {
                 terminal::warning(&problem);
                 warnings.push(problem);
             }
-            Remark::Note(note) => terminal::note(&note),
+            InputRemark::Note(note) => terminal::note(&note),
         }
     }
     warnings

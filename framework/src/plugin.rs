@@ -52,7 +52,7 @@ use crate::session_cache::SessionCache;
 
 /// A change of the status or node of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct PlacementChange {
     /// The task.
     pub task: TaskIdx,
     /// Its status and node before.
@@ -61,7 +61,7 @@ pub struct Change {
     pub to: Placement,
 }
 
-impl Change {
+impl PlacementChange {
     /// The change in the number of tasks whose resources are charged to the job and its queue: +1, 0
     /// or -1. See [`TaskStatus::is_held`](kube_batch_model::status::TaskStatus::is_held).
     pub fn held(&self) -> i64 {
@@ -197,7 +197,7 @@ pub trait Plugin: Send {
 
     /// Called after the status or node of a task has changed. `cluster` shows the task where it is
     /// now.
-    fn on_placement(&mut self, _cluster: &Cluster, _change: &Change) {}
+    fn on_placement(&mut self, _cluster: &Cluster, _change: &PlacementChange) {}
 
     /// Called when the framework prescribes something to the placements that follow, or takes it back. It changes which
     /// of several possible placements a task gets.

@@ -17,9 +17,9 @@ use kube_batch_model::{
 pub use self::extension_point::{ExtensionPoint, ExtensionPoints};
 use crate::{
     plugin::{
-        Budgets, Capacity, Change, Claims, Dependencies, JobProposal, JobShares, NodesByDomain,
-        OrderScope, Plugin, Prescription, Proposal, Provided, Provision, QueueShares, ScoreTerm,
-        Settings, Shares, Topology, VictimQuestion, VictimScope, Vote, WholeJobs,
+        Budgets, Capacity, Claims, Dependencies, JobProposal, JobShares, NodesByDomain, OrderScope,
+        PlacementChange, Plugin, Prescription, Proposal, Provided, Provision, QueueShares,
+        ScoreTerm, Settings, Shares, Topology, VictimQuestion, VictimScope, Vote, WholeJobs,
     },
     session_cache::SessionCache,
     topology::{JobLevel, JobTopology},
@@ -195,7 +195,7 @@ impl Policy {
         }
     }
 
-    pub(crate) fn placed(&mut self, cluster: &Cluster, change: &Change) {
+    pub(crate) fn placed(&mut self, cluster: &Cluster, change: &PlacementChange) {
         for configured in self.tiers.iter_mut().flatten() {
             configured.plugin.on_placement(cluster, change);
         }

@@ -32,7 +32,7 @@ use crate::{
     memory::Memory,
     milestone::Milestone,
     moves::Move,
-    plugin::{Capacity, Change, OrderScope, Prescription},
+    plugin::{Capacity, OrderScope, PlacementChange, Prescription},
     policy::{Plugins, Policy},
     reservations::Reservations,
     roles, stuck,
@@ -714,7 +714,7 @@ impl Session {
             self.log.nodes.push(node);
         }
         self.log.jobs.extend(self.cluster.tasks.job[task]);
-        self.policy.placed(&self.cluster, &Change { task, from, to });
+        self.policy.placed(&self.cluster, &PlacementChange { task, from, to });
         if !self.composites.is_empty()
             && let Some(job) = self.cluster.tasks.job[task]
         {

@@ -16,7 +16,7 @@ use crate::{
     constraint_classes::{ConstraintClassIdx, ConstraintClasses},
     matched_classes::MatchedClasses,
     node_labels::NodeLabels,
-    node_tests::{Compiler, RequiredNodes},
+    node_terms::{Compiler, RequiredNodes},
     taints::TaintSets,
     term_classes::TermClasses,
     volume_claims::{ClaimsOfClasses, claims_of_classes},

@@ -14,8 +14,8 @@ use std::cmp::Ordering;
 use kube_batch_framework::{
     arguments::ArgumentSpec,
     plugin::{
-        Change, Dependencies, JobProposal, JobShares, OrderScope, Plugin, Proposal, Provided,
-        VictimQuestion, VictimScope, Vote,
+        Dependencies, JobProposal, JobShares, OrderScope, PlacementChange, Plugin, Proposal,
+        Provided, VictimQuestion, VictimScope, Vote,
     },
     session_cache::SessionCache,
     spec::PluginSpec,
@@ -96,7 +96,7 @@ impl Plugin for Drf {
         self.share = held.ids().map(|job| self.share_of(&held[job])).collect();
     }
 
-    fn on_placement(&mut self, cluster: &Cluster, change: &Change) {
+    fn on_placement(&mut self, cluster: &Cluster, change: &PlacementChange) {
         let sign = change.held();
         if let Some(job) = cluster.tasks.job[change.task].filter(|_| sign != 0) {
             self.share[job] = self.share_of(&cluster.jobs.held[job]);

@@ -7,15 +7,15 @@ mod device_tables;
 mod domains;
 mod matched_classes;
 mod node_labels;
-mod node_tests;
+mod node_terms;
 mod percent;
 mod physical_devices;
 mod pod_count;
+mod pod_term_counts;
 mod session_tables;
 mod spread_counts;
 mod taints;
 mod term_classes;
-mod topology_counts;
 mod volume_claims;
 
 pub mod binpack;

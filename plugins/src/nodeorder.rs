@@ -24,8 +24,8 @@ mod taint_toleration;
 
 use kube_batch_framework::{
     plugin::{
-        Change, Dependencies, Dependency, DomainColumn, OrderScope, Plugin, Prescription, Scale,
-        ScoreTerm, VictimQuestion, VictimScope,
+        Dependencies, Dependency, DomainColumn, OrderScope, PlacementChange, Plugin, Prescription,
+        Scale, ScoreTerm, VictimQuestion, VictimScope,
     },
     session_cache::SessionCache,
     spec::PluginSpec,
@@ -134,7 +134,7 @@ impl Plugin for NodeOrder {
         *self = Self::open(self.arguments.clone(), Opening { cluster, compiled: &compiled });
     }
 
-    fn on_placement(&mut self, cluster: &Cluster, change: &Change) {
+    fn on_placement(&mut self, cluster: &Cluster, change: &PlacementChange) {
         if self.follows {
             self.follow(&Placed::new(cluster, change));
         }

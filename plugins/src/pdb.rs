@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use kube_batch_framework::{
     arguments::{ArgumentKind, ArgumentSpec, Arguments},
     plugin::{
-        Budgets, Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, Provided,
-        VictimQuestion, VictimScope,
+        Budgets, Dependencies, JobProposal, OrderScope, PlacementChange, Plugin, Proposal,
+        Provided, VictimQuestion, VictimScope,
     },
     session_cache::SessionCache,
     spec::PluginSpec,
@@ -122,7 +122,7 @@ impl Plugin for Pdb {
         }
     }
 
-    fn on_placement(&mut self, cluster: &Cluster, change: &Change) {
+    fn on_placement(&mut self, cluster: &Cluster, change: &PlacementChange) {
         let releasing = |status| i64::from(status == TaskStatus::Releasing);
         let evictions = releasing(change.to.status) - releasing(change.from.status);
         if evictions != 0 && !self.left.is_empty() {

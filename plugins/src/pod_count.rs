@@ -1,6 +1,6 @@
 //! Numbers of pods on nodes, and how placements change them.
 
-use kube_batch_framework::plugin::{Capacity, Change};
+use kube_batch_framework::plugin::{Capacity, PlacementChange};
 use kube_batch_model::{
     cluster::Cluster,
     column::{NodeIdx, TaskIdx},
@@ -66,8 +66,8 @@ pub(crate) struct Placed {
 }
 
 impl Placed {
-    pub(crate) fn new(cluster: &Cluster, change: &Change) -> Self {
-        let Change { task, from, to } = *change;
+    pub(crate) fn new(cluster: &Cluster, change: &PlacementChange) -> Self {
+        let PlacementChange { task, from, to } = *change;
         let class = cluster.tasks.class[task];
         let (removed, added) = (PodCountChange::of(from, -1), PodCountChange::of(to, 1));
         let counts = if from.node == to.node {
@@ -92,6 +92,6 @@ pub(crate) fn placements(cluster: &Cluster) -> impl Iterator<Item = Placed> {
     let on_nodes = cluster.tasks.placement.iter().filter(|(_, at)| at.node.is_some());
     on_nodes.map(|(task, to)| {
         let from = Placement { status: to.status, node: None };
-        Placed::new(cluster, &Change { task, from, to: *to })
+        Placed::new(cluster, &PlacementChange { task, from, to: *to })
     })
 }

@@ -42,8 +42,9 @@ mod volume_zone;
 
 use kube_batch_framework::{
     plugin::{
-        Capacity, Change, Claims, Dependencies, Dependency, DomainColumn, NodeQuery, NodesByDomain,
-        OrderScope, Plugin, Prescription, Provided, Settings, VictimQuestion, VictimScope,
+        Capacity, Claims, Dependencies, Dependency, DomainColumn, NodeQuery, NodesByDomain,
+        OrderScope, PlacementChange, Plugin, Prescription, Provided, Settings, VictimQuestion,
+        VictimScope,
     },
     session_cache::SessionCache,
     spec::PluginSpec,
@@ -178,7 +179,7 @@ impl Plugin for Predicates {
         *self = Self::open(self.arguments.clone(), Opening { cluster, compiled: &compiled });
     }
 
-    fn on_placement(&mut self, cluster: &Cluster, change: &Change) {
+    fn on_placement(&mut self, cluster: &Cluster, change: &PlacementChange) {
         if !self.following.is_empty() {
             self.follow(&Placed::new(cluster, change));
         }

@@ -20,8 +20,8 @@ use std::cmp::Ordering;
 use kube_batch_framework::{
     arguments::ArgumentSpec,
     plugin::{
-        Change, Dependencies, JobProposal, OrderScope, Plugin, Proposal, Provided, QueueShares,
-        Shares, VictimQuestion, VictimScope, Vote,
+        Dependencies, JobProposal, OrderScope, PlacementChange, Plugin, Proposal, Provided,
+        QueueShares, Shares, VictimQuestion, VictimScope, Vote,
     },
     session_cache::SessionCache,
     spec::PluginSpec,
@@ -281,7 +281,7 @@ impl Plugin for Proportion {
         self.share = self.deserved.ids().map(|queue| self.share_of(cluster, queue)).collect();
     }
 
-    fn on_placement(&mut self, cluster: &Cluster, change: &Change) {
+    fn on_placement(&mut self, cluster: &Cluster, change: &PlacementChange) {
         let Some(queue) = cluster.queue_of(change.task) else { return };
         let request = cluster.request(change.task);
         let is_demand = |status| i64::from(Self::is_demand(cluster, change.task, status));

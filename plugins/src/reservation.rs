@@ -23,7 +23,7 @@ use kube_batch_model::{
 
 /// The plugin `reservation`.
 #[derive(Debug)]
-pub struct Reservation {
+pub struct ReservationPlugin {
     terms: ReservationTerms,
 }
 
@@ -66,7 +66,7 @@ pub const SPEC: PluginSpec = PluginSpec {
     new: |arguments| {
         let longest = arguments.duration(&MAX_PROTECTION);
         let percent = arguments.integer(&MAX_PERCENT);
-        Box::new(Reservation {
+        Box::new(ReservationPlugin {
             terms: ReservationTerms {
                 after: arguments.duration(&AFTER),
                 patience: arguments.duration(&PATIENCE),
@@ -78,7 +78,7 @@ pub const SPEC: PluginSpec = PluginSpec {
     },
 };
 
-impl Plugin for Reservation {
+impl Plugin for ReservationPlugin {
     fn name(&self) -> &'static str {
         "reservation"
     }

@@ -21,9 +21,9 @@ use crate::{
     constraint_classes::ConstraintClassIdx,
     domains::ByDomain,
     node_labels::{Key, LabelColumn},
-    node_tests::RequiredNodes,
+    node_terms::RequiredNodes,
     pod_count::Placed,
-    topology_counts::matcher_row,
+    pod_term_counts::matcher_row,
 };
 
 kube_batch_model::row_type! {

@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube_batch_framework::{
     arguments::{ArgumentKind, ArgumentSpec, Arguments, ListItems},
     plugin::{
-        self, Change, Dependencies, OrderScope, Plugin, Prescription, Provided, VictimQuestion,
-        VictimScope,
+        self, Dependencies, OrderScope, PlacementChange, Plugin, Prescription, Provided,
+        VictimQuestion, VictimScope,
     },
     session_cache::SessionCache,
     spec::PluginSpec,
@@ -193,7 +193,7 @@ impl Plugin for Topology {
         }
     }
 
-    fn on_placement(&mut self, cluster: &Cluster, change: &Change) {
+    fn on_placement(&mut self, cluster: &Cluster, change: &PlacementChange) {
         if self.jobs.is_empty() {
             return;
         }

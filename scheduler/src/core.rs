@@ -56,7 +56,7 @@ pub struct CycleInput<'a> {
 
 /// A point that a cycle has reached.
 #[derive(Clone, Copy, Debug)]
-pub enum Progress<'a> {
+pub enum Reached<'a> {
     /// The snapshot is complete.
     Snapshot(&'a Cluster),
     /// The session has reached a milestone.
@@ -126,7 +126,7 @@ impl Core {
     pub fn cycle(
         &mut self,
         input: CycleInput<'_>,
-        reached: &mut dyn FnMut(Progress<'_>),
+        reached: &mut dyn FnMut(Reached<'_>),
     ) -> Outcome {
         let CycleInput { store, assumed, now, elapsed } = input;
         let mut snapshot = self.live.refresh(store, assumed, &self.options);
@@ -142,9 +142,9 @@ impl Core {
         self.durations.observe(&mut snapshot, elapsed, now);
         self.memory.set_generation(snapshot.generation);
         let Snapshot { cluster, ignored, .. } = snapshot;
-        reached(Progress::Snapshot(&cluster));
+        reached(Reached::Snapshot(&cluster));
         let before = is_checked.then(|| cluster.clone());
-        let reached = &mut |milestone| reached(Progress::Session(milestone));
+        let reached = &mut |milestone| reached(Reached::Session(milestone));
         let Self { conf, search, memory, .. } = self;
         let (cycle, cluster) = conf.run_next_cycle(cluster, now, *search, memory, reached);
         assert!(

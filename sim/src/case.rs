@@ -25,7 +25,7 @@ pub use self::expect::{
 pub(crate) use self::names::Seen;
 use self::names::references;
 pub use self::{names::Reference, positioned::Positioned};
-use crate::{objects::Phase, world::Environment};
+use crate::{objects::PodPhase, world::Environment};
 
 /// One test case.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ pub struct Step {
     /// Objects to delete.
     pub delete: Vec<Positioned<(Kind, ObjectKey)>>,
     /// New phases of pods.
-    pub set_pod_phase: Vec<Positioned<(ObjectKey, Phase)>>,
+    pub set_pod_phase: Vec<Positioned<(ObjectKey, PodPhase)>>,
     /// Number of cycles.
     pub cycles: u32,
     /// Expectations that must be met within a number of cycles.
@@ -239,7 +239,7 @@ fn step(
     let mut set_pod_phase = Vec::new();
     if let Some(mut phases) = map.get("setPodPhase").and_then(Cursor::mapping) {
         for (pod, phase) in phases.rest() {
-            if let Some(value) = phase.one_of(&Phase::NAMES) {
+            if let Some(value) = phase.one_of(&PodPhase::NAMES) {
                 set_pod_phase.push(Positioned::at(&phase, (ObjectKey::parse(&pod.text), value)));
             }
         }

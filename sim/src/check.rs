@@ -19,7 +19,7 @@ use crate::{
         Quantity, QueueMatch, Range,
     },
     simulation::LastCycle,
-    world::{Event, World},
+    world::{RecordedEvent, World},
 };
 
 /// An expectation that is not met.
@@ -394,7 +394,7 @@ fn pod_conditions(facts: &TaskFacts) -> Vec<Condition> {
     }
 }
 
-fn event_matches(wanted: &EventMatch, event: &Event) -> bool {
+fn event_matches(wanted: &EventMatch, event: &RecordedEvent) -> bool {
     wanted.object.as_ref().is_none_or(|object| *object == event.object)
         && wanted.type_.as_ref().is_none_or(|type_| type_ == event.type_)
         && wanted.reason.as_ref().is_none_or(|reason| reason == event.reason)
@@ -413,7 +413,7 @@ fn describe_condition(wanted: &ConditionMatch) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-fn show_events(events: &[Event]) -> String {
+fn show_events(events: &[RecordedEvent]) -> String {
     let all: Vec<String> = events
         .iter()
         .map(|e| format!("{} {} {}: {}", e.type_, e.reason, e.object, e.message))

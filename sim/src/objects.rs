@@ -181,23 +181,23 @@ impl World {
     }
 
     /// Sets the phase of a pod, as its kubelet would. Returns whether the pod exists.
-    pub fn set_phase(&mut self, key: &ObjectKey, phase: Phase) -> bool {
+    pub fn set_phase(&mut self, key: &ObjectKey, phase: PodPhase) -> bool {
         let known = self.store.pods.get(key).is_some();
         self.change_pod(key, |facts| {
             let was_releasing = facts.status == TaskStatus::Releasing || facts.ended_in_deletion;
             let of_job = facts.controller.as_ref().is_some_and(|owner| &*owner.kind == "Job");
             facts.ended_in_deletion = match phase {
-                Phase::Succeeded => was_releasing && !of_job,
-                Phase::Failed => was_releasing,
-                Phase::Pending | Phase::Running | Phase::Unknown => false,
+                PodPhase::Succeeded => was_releasing && !of_job,
+                PodPhase::Failed => was_releasing,
+                PodPhase::Pending | PodPhase::Running | PodPhase::Unknown => false,
             };
             facts.status = match phase {
-                Phase::Pending if facts.node.is_some() => TaskStatus::Bound,
-                Phase::Pending => TaskStatus::Pending,
-                Phase::Running => TaskStatus::Running,
-                Phase::Succeeded => TaskStatus::Succeeded,
-                Phase::Failed => TaskStatus::Failed,
-                Phase::Unknown => TaskStatus::Unknown,
+                PodPhase::Pending if facts.node.is_some() => TaskStatus::Bound,
+                PodPhase::Pending => TaskStatus::Pending,
+                PodPhase::Running => TaskStatus::Running,
+                PodPhase::Succeeded => TaskStatus::Succeeded,
+                PodPhase::Failed => TaskStatus::Failed,
+                PodPhase::Unknown => TaskStatus::Unknown,
             };
         });
         known
@@ -215,7 +215,7 @@ fn check_template(controller: &Controller, world: &World) -> Result<(), FactErro
 
 /// The phase of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum PodPhase {
     /// Not started.
     Pending,
     /// Running.
@@ -228,7 +228,7 @@ pub enum Phase {
     Unknown,
 }
 
-impl Phase {
+impl PodPhase {
     /// All, by name.
     pub const NAMES: [(&str, Self); 5] = [
         ("Pending", Self::Pending),

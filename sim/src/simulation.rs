@@ -8,7 +8,7 @@ use kube_batch_framework::{
 use kube_batch_model::{cluster::Cluster, resource::Dimensions};
 use kube_batch_scheduler::{
     conf::Conf,
-    core::{Core, Progress},
+    core::{Core, Reached},
 };
 
 use crate::world::World;
@@ -51,8 +51,8 @@ impl Simulation {
         self.world.tick();
         let mut snapshot = None;
         let outcome = self.core.cycle(self.world.begin_cycle(), &mut |progress| match progress {
-            Progress::Snapshot(cluster) => snapshot = Some(Arc::new(cluster.clone())),
-            Progress::Session(milestone) => reached(milestone),
+            Reached::Snapshot(cluster) => snapshot = Some(Arc::new(cluster.clone())),
+            Reached::Session(milestone) => reached(milestone),
         });
         self.world.apply_cycle(&outcome);
         let snapshot = snapshot.expect("a cycle begins with a snapshot");

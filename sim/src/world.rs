@@ -64,7 +64,7 @@ impl Default for Environment {
 
 /// An event, as `kubectl get events` would show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct RecordedEvent {
     /// Kind, namespace and name.
     pub object: String,
     /// `Normal` or `Warning`.
@@ -83,7 +83,7 @@ pub struct Record {
     /// Pods evicted, from where, why, and for which job, in order.
     pub evictions: Vec<Eviction>,
     /// Events, in order.
-    pub events: Vec<Event>,
+    pub events: Vec<RecordedEvent>,
 }
 
 impl Record {
@@ -646,7 +646,7 @@ impl World {
     }
 
     fn emit(&mut self, event: &writes::Event) {
-        self.record.events.push(Event {
+        self.record.events.push(RecordedEvent {
             object: event.regarding.to_string(),
             type_: event.type_.name(),
             reason: event.reason,

@@ -65,7 +65,7 @@ pub(super) struct Attempt<'a, 's, P> {
 
 /// The result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum Attempted {
     /// The job is pipelined, and tasks are evicted for it.
     Placed,
     /// Some of its tasks found no place.
@@ -119,17 +119,17 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
     }
 
     /// Places tasks until the job is pipelined, by these means.
-    pub(super) fn run(&mut self, means: Means, tasks: &mut VecDeque<TaskIdx>) -> Outcome {
+    pub(super) fn run(&mut self, means: Means, tasks: &mut VecDeque<TaskIdx>) -> Attempted {
         match means {
             Means::SingleTasks => {}
             Means::Plan(bound) if self.evict_by_plan(tasks, bound) => {}
-            Means::Plan(_) => return Outcome::Unplaceable,
+            Means::Plan(_) => return Attempted::Unplaceable,
             Means::Within(limit) => self.limit = Some(limit),
         }
         self.place_tasks(tasks)
     }
 
-    fn place_tasks(&mut self, tasks: &mut VecDeque<TaskIdx>) -> Outcome {
+    fn place_tasks(&mut self, tasks: &mut VecDeque<TaskIdx>) -> Attempted {
         while let Some(task) = self.unplaceable.next(&mut self.statement, tasks) {
             let start = self.statement.savepoint();
             match self.place(task, tasks) {
@@ -137,19 +137,19 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
                     self.statement.rollback_to(start);
                     self.unplaceable.add(&mut self.statement, task);
                     if !self.one_more_task && !self.can_reach_minimum(tasks) {
-                        return Outcome::Unplaceable;
+                        return Attempted::Unplaceable;
                     }
                 }
                 Step::Incomplete => self.unplaceable.retry(&mut self.statement, tasks),
                 Step::Complete => {
                     self.unplaceable.retry(&mut self.statement, tasks);
-                    return Outcome::Placed;
+                    return Attempted::Placed;
                 }
                 Step::NeedsNoVictims if self.one_more_task => self.statement.rollback_to(start),
-                Step::NeedsNoVictims => return Outcome::NeedsNoVictims,
+                Step::NeedsNoVictims => return Attempted::NeedsNoVictims,
             }
         }
-        Outcome::Unplaceable
+        Attempted::Unplaceable
     }
 
     /// Reprieves the victims that are not needed. Returns `false` if the job may not have its place, or would not

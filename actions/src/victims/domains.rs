@@ -8,13 +8,13 @@ use kube_batch_framework::{plugin::Capacity, session::Session, topology::Scope};
 use kube_batch_model::column::{JobIdx, TaskIdx};
 
 use super::{
-    attempt::{Attempt, Means, Outcome},
+    attempt::{Attempt, Attempted, Means},
     minimal_set::Victims,
     on_node::{Preemptor, VictimCost},
     policy::VictimPolicy,
     select::VictimSearch,
 };
-use crate::tries::Tries;
+use crate::domain_budget::DomainBudget;
 
 /// Where an attempt may succeed.
 pub(super) enum Best {
@@ -56,9 +56,9 @@ pub(super) fn cheapest_domain<P: VictimPolicy>(
     (means, domains): (Means, &[Scope]),
 ) -> Best {
     let mut lowest: Option<(DomainCost, &Scope)> = None;
-    let mut tries = Tries::default();
+    let mut tries = DomainBudget::default();
     for scope in domains {
-        if tries.are_enough(false) {
+        if tries.is_used_up(false) {
             break;
         }
         let mut attempt = Attempt::new(policy, session, search, job, Some(scope.clone()));
@@ -66,9 +66,9 @@ pub(super) fn cheapest_domain<P: VictimPolicy>(
         let outcome = attempt.run(means, &mut left);
         tries.count(tasks.len() - left.len());
         match outcome {
-            Outcome::Placed => {}
-            Outcome::Unplaceable => continue,
-            Outcome::NeedsNoVictims => return Best::NeedsNoVictims,
+            Attempted::Placed => {}
+            Attempted::Unplaceable => continue,
+            Attempted::NeedsNoVictims => return Best::NeedsNoVictims,
         }
         if !attempt.reprieve() {
             continue;

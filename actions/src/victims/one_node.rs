@@ -17,7 +17,7 @@ use super::{
     policy::VictimPolicy,
     unit::{self, Unit, Wanted, evict, future_idle, item, slots},
 };
-use crate::tries::Tries;
+use crate::domain_budget::DomainBudget;
 
 /// The cost of some victims on one node, compared in this order: violations, gangs, amount, and then the
 /// start of the first, the later the better.
@@ -73,10 +73,10 @@ pub(super) fn cheapest<P: VictimPolicy>(
             }
         }
     }
-    let mut tries = Tries::default();
+    let mut tries = DomainBudget::default();
     let mut lowest: Option<(NodeCost, Vec<Unit>)> = None;
     for (node, jobs) in on_nodes {
-        if tries.are_enough(false) {
+        if tries.is_used_up(false) {
             break;
         }
         let singles = singles(policy, statement, node_tasks, wanted, node);
@@ -146,7 +146,7 @@ struct Trial<'a, 's> {
     /// Whether the capability of its queue admits it although no victim has left.
     is_within_capability: bool,
     reason: EvictReason,
-    tries: &'a mut Tries,
+    tries: &'a mut DomainBudget,
 }
 
 impl<'a, 's> Trial<'a, 's> {
@@ -155,7 +155,7 @@ impl<'a, 's> Trial<'a, 's> {
         wanted: Wanted,
         node: NodeIdx,
         reason: EvictReason,
-        tries: &'a mut Tries,
+        tries: &'a mut DomainBudget,
     ) -> Self {
         let task = wanted.preemptor.task;
         let answer = statement.session().within_capability(task, &[], Capacity::FutureIdle);

@@ -40,7 +40,7 @@ pub(super) struct Row {
 #[derive(Clone, Copy)]
 pub(super) enum Mapping {
     /// It has this name here. The settings make it decide as in Volcano.
-    Named { here: &'static str, with: &'static [Setting], remark: Option<Remark> },
+    Named { here: &'static str, with: &'static [Setting], remark: Option<ConversionRemark> },
     /// Its value is that of an argument of a plugin.
     Argument { plugin: &'static str, key: &'static str },
     /// It is left out, and these settings do the same.
@@ -65,7 +65,7 @@ pub(super) struct Setting {
 
 /// What to know about something that is kept.
 #[derive(Clone, Copy)]
-pub(super) struct Remark {
+pub(super) struct ConversionRemark {
     pub(super) effect: Effect,
     pub(super) text: &'static str,
 }
@@ -112,7 +112,7 @@ const fn named(
     name: &'static str,
     here: &'static str,
     with: &'static [Setting],
-    remark: Option<Remark>,
+    remark: Option<ConversionRemark>,
 ) -> Row {
     Row { kind, name, mapping: Mapping::Named { here, with, remark } }
 }
@@ -156,12 +156,12 @@ const fn always_false(
     Row { kind, name, mapping: Mapping::AlwaysFalse { why, instead } }
 }
 
-const fn same(text: &'static str) -> Remark {
-    Remark { effect: Effect::Same, text }
+const fn same(text: &'static str) -> ConversionRemark {
+    ConversionRemark { effect: Effect::Same, text }
 }
 
-const fn differs(text: &'static str) -> Remark {
-    Remark { effect: Effect::Differs, text }
+const fn differs(text: &'static str) -> ConversionRemark {
+    ConversionRemark { effect: Effect::Differs, text }
 }
 
 const fn of(plugin: &'static str, key: &'static str, value: &'static str) -> Setting {

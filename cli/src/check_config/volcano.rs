@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 
 use super::{
     converted::{File, Plugin, Tier},
-    table::{self, Effect, Mapping, NameKind, Remark, Setting},
+    table::{self, ConversionRemark, Effect, Mapping, NameKind, Setting},
 };
 
 /// A converted configuration, and what is different in it.
@@ -275,7 +275,7 @@ impl Converter<'_> {
         };
         self.settings.extend(with.iter().map(Setting::parsed));
         let becomes = if here == name { String::new() } else { format!(" becomes {here}") };
-        if let Some(Remark { effect, text }) = remark {
+        if let Some(ConversionRemark { effect, text }) = remark {
             self.note(cursor, effect, format!("{subject}{becomes}: {text}"));
         }
         Some(here.to_owned())

@@ -20,7 +20,7 @@ use crate::table::plural;
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// What may be wrong with the input.
-pub(crate) enum Remark {
+pub(crate) enum InputRemark {
     /// Probably a mistake.
     Warning(String),
     /// Worth knowing.
@@ -28,18 +28,18 @@ pub(crate) enum Remark {
 }
 
 /// Everything that may be wrong with the input as a whole.
-pub(crate) fn remarks(world: &World) -> Vec<Remark> {
+pub(crate) fn remarks(world: &World) -> Vec<InputRemark> {
     let warnings = missing_kinds(world).into_iter();
     let warnings = warnings.chain(unknown_classes(world)).chain(missing_default_queue(world));
     let warnings = warnings.chain(lost_pods(world)).chain(unknown_capabilities(world));
-    warnings.map(Remark::Warning).chain(other_schedulers(world)).collect()
+    warnings.map(InputRemark::Warning).chain(other_schedulers(world)).collect()
 }
 
 /// Waiting pods that other schedulers are to place.
 ///
 /// It is a mistake if their scheduler is almost named like ours, or if no pod is for ours. In a
 /// cluster where some are, waiting pods of the default scheduler are nothing special.
-fn other_schedulers(world: &World) -> Option<Remark> {
+fn other_schedulers(world: &World) -> Option<InputRemark> {
     let names = &world.options().scheduler_names;
     let ours = names.first();
     let is_used = world.pods().any(|facts| names.contains(&facts.scheduler));
@@ -70,7 +70,7 @@ fn other_schedulers(world: &World) -> Option<Remark> {
     let names = described.collect::<Vec<_>>().join(", ");
     let message = format!("{} {verb} {what}: {names}", plural(count, "waiting pod"));
     let is_mistake = !is_used || waiting.keys().any(|name| meant(name).is_some());
-    Some(if is_mistake { Remark::Warning(message) } else { Remark::Note(message) })
+    Some(if is_mistake { InputRemark::Warning(message) } else { InputRemark::Note(message) })
 }
 
 /// Pods that an API server would reject because of their PriorityClass.

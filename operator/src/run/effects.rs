@@ -54,9 +54,9 @@ use self::{
     context::Context,
     events::Reporter,
     lane::{Sign, Ticket},
-    pods::Found,
+    pods::FoundPod,
     queue::{
-        DecisionWrite, Release, StatusWrite, Step, Taken, Target, Timer, Undo, WriteClass,
+        DecisionWrite, Release, StatusPatch, Step, Taken, Target, Timer, Undo, WriteClass,
         WriteQueue,
     },
     waiting_events::EventWrite,
@@ -110,7 +110,7 @@ impl Workers {
 }
 
 /// What a step of a decision has led to.
-enum Outcome {
+enum StepOutcome {
     /// The next step.
     GoOn(Step),
     /// The API server did what was decided.
@@ -121,7 +121,7 @@ enum Outcome {
     Known,
 }
 
-impl Outcome {
+impl StepOutcome {
     /// What follows when a claim for devices is released, or cannot be.
     fn after_release(release: &Release) -> Self {
         release.clone().next().map_or_else(Self::Rejected, Self::GoOn)
@@ -298,37 +298,41 @@ impl Effects {
                 }
             },
             Err(Panicked) => {
-                Outcome::Rejected("internal error, see the log of the scheduler".to_owned())
+                StepOutcome::Rejected("internal error, see the log of the scheduler".to_owned())
             }
         };
         self.go_on(write, outcome, is_latest);
     }
 
     /// Makes the calls of one step.
-    async fn step(&self, write: &DecisionWrite) -> Result<Outcome, WriteError> {
+    async fn step(&self, write: &DecisionWrite) -> Result<StepOutcome, WriteError> {
         let context = &self.context;
         match (&write.step, &*write.decision) {
             (Step::Claim(n), Decision::Bind { node, claims, .. }) => {
                 volumes::bind_claim(context, node, &claims[*n]).await?;
                 let is_last = n + 1 == claims.len();
-                Ok(Outcome::GoOn(if is_last { Step::WaitForClaims } else { Step::Claim(n + 1) }))
+                Ok(StepOutcome::GoOn(if is_last {
+                    Step::WaitForClaims
+                } else {
+                    Step::Claim(n + 1)
+                }))
             }
             (Step::Devices(n), Decision::Bind { pod, node, devices, .. }) => {
                 context.cache.lock().assumed.hold(&pod.uid, write.id);
                 if !devices::reserve(context, (pod, node), &devices[*n]).await? {
-                    return Ok(Outcome::Known);
+                    return Ok(StepOutcome::Known);
                 }
                 let is_last = n + 1 == devices.len();
                 let next = if is_last { Step::WaitForDevices } else { Step::Devices(n + 1) };
-                Ok(Outcome::GoOn(next))
+                Ok(StepOutcome::GoOn(next))
             }
             (Step::Release(release), Decision::Bind { pod, node, devices, .. }) => {
                 let choice = &devices[release.claim];
                 devices::release(context, (pod, node), choice, release.undo).await?;
-                Ok(Outcome::after_release(release))
+                Ok(StepOutcome::after_release(release))
             }
             (Step::Deallocate, Decision::Deallocate { pod, claim }) => {
-                devices::deallocate(context, pod, claim).await.map(|()| Outcome::Known)
+                devices::deallocate(context, pod, claim).await.map(|()| StepOutcome::Known)
             }
             (
                 Step::Bind,
@@ -342,35 +346,39 @@ impl Effects {
                     minimum: *minimum,
                     protected_until: protected_until.as_deref(),
                 };
-                pods::bind(context, pod, node, &record).await.map(|()| Outcome::Done)
+                pods::bind(context, pod, node, &record).await.map(|()| StepOutcome::Done)
             }
             (Step::Mark, Decision::Evict { pod, cause, .. }) => {
                 pods::mark_as_victim(context, pod, &writes::eviction_message(cause)).await?;
-                Ok(Outcome::GoOn(Step::Delete))
+                Ok(StepOutcome::GoOn(Step::Delete))
             }
             (Step::Delete, Decision::Evict { pod, .. }) => {
-                pods::delete(context, pod).await.map(|()| Outcome::Done)
+                pods::delete(context, pod).await.map(|()| StepOutcome::Done)
             }
             (Step::Read(error), decision) => {
                 let found = pods::read(context, write.pod()).await?;
                 Ok(match (decision, error) {
-                    (Decision::Bind { node, .. }, _) if found == Found::Bound(node.clone()) => {
-                        Outcome::Done
+                    (Decision::Bind { node, .. }, _) if found == FoundPod::Bound(node.clone()) => {
+                        StepOutcome::Done
                     }
-                    (_, Some(why)) if found != Found::Leaves => Outcome::Rejected(why.clone()),
-                    _ => Outcome::Known,
+                    (_, Some(why)) if found != FoundPod::Leaves => {
+                        StepOutcome::Rejected(why.clone())
+                    }
+                    _ => StepOutcome::Known,
                 })
             }
-            (Step::Confirm, _) => pods::read(context, write.pod()).await.map(|_| Outcome::Known),
+            (Step::Confirm, _) => {
+                pods::read(context, write.pod()).await.map(|_| StepOutcome::Known)
+            }
             (step, decision) => unreachable!("{step:?} of {decision:?}"),
         }
     }
 
     /// Continues a decision after a step.
-    fn go_on(&self, mut write: DecisionWrite, outcome: Outcome, is_latest: bool) {
+    fn go_on(&self, mut write: DecisionWrite, outcome: StepOutcome, is_latest: bool) {
         let pod = write.pod().clone();
         match outcome {
-            Outcome::GoOn(step) if is_latest => {
+            StepOutcome::GoOn(step) if is_latest => {
                 if matches!(step, Step::Devices(_) | Step::WaitForDevices | Step::Release(_)) {
                     write.attempts = Attempts::default();
                 }
@@ -382,8 +390,8 @@ impl Effects {
                 let waits = self.take_step(write);
                 pending.filter(|_| waits).into_iter().for_each(|event| self.enqueue_event(event));
             }
-            Outcome::GoOn(_) => {}
-            Outcome::Done => {
+            StepOutcome::GoOn(_) => {}
+            StepOutcome::Done => {
                 self.reset_back_off(&pod);
                 if let Decision::Bind { node, .. } = &*write.decision {
                     self.record_binding(&pod, write.id);
@@ -394,10 +402,10 @@ impl Effects {
                     self.set_timer(due, Timer::ShouldBeShown(Box::new(write)));
                 }
             }
-            Outcome::Known => {
+            StepOutcome::Known => {
                 self.context.cache.drop_decision(&pod, write.id);
             }
-            Outcome::Rejected(why) => self.give_up(write, why, is_latest),
+            StepOutcome::Rejected(why) => self.give_up(write, why, is_latest),
         }
     }
 
@@ -520,13 +528,13 @@ impl Effects {
         debug!(%write.id, why, "no answer, reading the pod");
         match &write.step {
             Step::Claim(_) | Step::Devices(_) | Step::Deallocate => {
-                self.go_on(write, Outcome::Rejected(why), true);
+                self.go_on(write, StepOutcome::Rejected(why), true);
             }
             Step::Release(release) => {
-                let outcome = Outcome::after_release(release);
+                let outcome = StepOutcome::after_release(release);
                 self.go_on(write, outcome, true);
             }
-            _ => self.go_on(write, Outcome::GoOn(Step::Read(Some(why))), true),
+            _ => self.go_on(write, StepOutcome::GoOn(Step::Read(Some(why))), true),
         }
     }
 
@@ -613,7 +621,7 @@ impl Effects {
             Timer::Overdue(uid, id, step) => {
                 if let Some(write) = self.with_queue(|queue| queue.unpark_at(&uid, id, &step)) {
                     match self.why_overdue(&write) {
-                        Some(why) => self.go_on(write, Outcome::Rejected(why), true),
+                        Some(why) => self.go_on(write, StepOutcome::Rejected(why), true),
                         None => {
                             self.take_step(write);
                         }
@@ -645,7 +653,7 @@ impl Effects {
         }
     }
 
-    async fn send_status(&self, in_flight: InFlight<'_>, target: Target, mut write: StatusWrite) {
+    async fn send_status(&self, in_flight: InFlight<'_>, target: Target, mut write: StatusPatch) {
         // The pod no longer waits: its status must not get an outdated reason.
         if let Target::Pod(pod) = &target
             && self.context.cache.lock().waiting(pod).is_none()
@@ -732,12 +740,12 @@ impl Effects {
 }
 
 /// What an error means for a decision, unless the step is to be tried again.
-fn outcome_of(write: &DecisionWrite, error: WriteError) -> Result<Outcome, WriteError> {
+fn outcome_of(write: &DecisionWrite, error: WriteError) -> Result<StepOutcome, WriteError> {
     match (&error, &write.step) {
         (WriteError::Passing { .. } | WriteError::NotLeading, _) => Err(error),
         (_, Step::Release(release)) => {
             debug!(%write.id, %error, "cannot release a claim for devices");
-            Ok(Outcome::after_release(release))
+            Ok(StepOutcome::after_release(release))
         }
         // A conflict may be with our own write whose answer was lost.
         (
@@ -745,7 +753,7 @@ fn outcome_of(write: &DecisionWrite, error: WriteError) -> Result<Outcome, Write
             Step::Bind | Step::Mark | Step::Delete,
         ) => {
             debug!(%write.id, %error, "the write failed, reading the pod");
-            Ok(Outcome::GoOn(Step::Read(None)))
+            Ok(StepOutcome::GoOn(Step::Read(None)))
         }
         // An earlier attempt may have been done, and its answer lost.
         (
@@ -753,7 +761,7 @@ fn outcome_of(write: &DecisionWrite, error: WriteError) -> Result<Outcome, Write
             Step::Bind | Step::Mark | Step::Delete,
         ) if write.attempts.has_failed() => {
             debug!(%write.id, %error, "the write was rejected after another attempt, reading the pod");
-            Ok(Outcome::GoOn(Step::Read(Some(text_of(write, &error)))))
+            Ok(StepOutcome::GoOn(Step::Read(Some(text_of(write, &error)))))
         }
         (
             WriteError::NotFound
@@ -761,7 +769,7 @@ fn outcome_of(write: &DecisionWrite, error: WriteError) -> Result<Outcome, Write
             | WriteError::Rejected(_)
             | WriteError::Forbidden(_),
             _,
-        ) => Ok(Outcome::Rejected(text_of(write, &error))),
+        ) => Ok(StepOutcome::Rejected(text_of(write, &error))),
     }
 }
 

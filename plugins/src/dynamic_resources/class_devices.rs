@@ -19,7 +19,7 @@ use kube_batch_model::{
 
 use super::in_use::{ClaimIdx, ClaimsInUse};
 use crate::{
-    compiled::Opening, constraint_classes::ConstraintClassIdx, node_tests::AnyOf,
+    compiled::Opening, constraint_classes::ConstraintClassIdx, node_terms::AnyOf,
     session_tables::SessionTables,
 };
 

@@ -26,7 +26,7 @@ use crate::{
     constraint_classes::ConstraintClassIdx,
     node_labels::LabelColumn,
     pod_count::Placed,
-    topology_counts::{TopologyCountIdx, TopologyCounts},
+    pod_term_counts::{PodTermCountIdx, PodTermCounts},
 };
 
 /// The weight of a required affinity term of another pod.
@@ -34,13 +34,13 @@ const HARD_POD_AFFINITY_WEIGHT: i64 = 1;
 
 #[derive(Debug)]
 struct InterPodAffinity {
-    counts: TopologyCounts,
+    counts: PodTermCounts,
     /// What is added up for a class: the sum of weights in the node's domain, for each label.
-    weights: Column<ConstraintClassIdx, Vec<TopologyCountIdx>>,
+    weights: Column<ConstraintClassIdx, Vec<PodTermCountIdx>>,
 }
 
 pub(super) fn build(opening: Opening<'_>, _: &NodeOrderArguments) -> Box<dyn Score> {
-    let mut counts = TopologyCounts::new(opening);
+    let mut counts = PodTermCounts::new(opening);
     let mut weights = opening.by_class(Vec::new());
     let classes = opening.term_classes();
     let mut of_class = classes.column(Vec::new());

@@ -10,7 +10,7 @@ use kube_batch_model::{
 };
 
 use super::{arguments::NodeOrderArguments, score::Score};
-use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx, node_tests::AllOf};
+use crate::{compiled::Opening, constraint_classes::ConstraintClassIdx, node_terms::AllOf};
 
 #[derive(Debug)]
 struct NodeAffinity {

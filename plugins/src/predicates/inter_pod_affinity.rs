@@ -29,12 +29,12 @@ use crate::{
     constraint_classes::ConstraintClassIdx,
     node_labels::LabelColumn,
     pod_count::Placed,
-    topology_counts::{TopologyCountIdx, TopologyCounts, matcher_row},
+    pod_term_counts::{PodTermCountIdx, PodTermCounts, matcher_row},
 };
 
 #[derive(Debug)]
 struct InterPodAffinity {
-    counts: TopologyCounts,
+    counts: PodTermCounts,
     terms: Column<ConstraintClassIdx, Terms>,
     /// Why the terms of a class cannot be parsed.
     refusals: Column<ConstraintClassIdx, Option<Name>>,
@@ -44,13 +44,13 @@ struct InterPodAffinity {
 #[derive(Clone, Debug, Default)]
 struct Terms {
     /// Pods that match all own affinity terms.
-    affinity: Vec<TopologyCountIdx>,
+    affinity: Vec<PodTermCountIdx>,
     /// Whether the pod matches all its own affinity terms.
     matches_itself: bool,
     /// Pods that match an own anti-affinity term.
-    anti_affinity: Vec<TopologyCountIdx>,
+    anti_affinity: Vec<PodTermCountIdx>,
     /// Pods that carry an anti-affinity term which matches the pod.
-    anti_affinity_of_others: Vec<TopologyCountIdx>,
+    anti_affinity_of_others: Vec<PodTermCountIdx>,
 }
 
 fn required_anti(terms: &PodTerms) -> impl Iterator<Item = (i64, &PodTerm)> {
@@ -63,7 +63,7 @@ const fn once(_: i64, _: i64) -> i64 {
 }
 
 pub(super) fn build(opening: Opening<'_>, _: &PredicatesArguments) -> Box<dyn Filter> {
-    let mut counts = TopologyCounts::new(opening);
+    let mut counts = PodTermCounts::new(opening);
     let mut terms = opening.by_class(Terms::default());
     let classes = opening.term_classes();
     let mut of_class = classes.column(Terms::default());
@@ -87,11 +87,7 @@ pub(super) fn build(opening: Opening<'_>, _: &PredicatesArguments) -> Box<dyn Fi
     Box::new(InterPodAffinity { counts, terms, refusals })
 }
 
-fn own_terms(
-    opening: Opening<'_>,
-    class: ConstraintClassIdx,
-    counts: &mut TopologyCounts,
-) -> Terms {
+fn own_terms(opening: Opening<'_>, class: ConstraintClassIdx, counts: &mut PodTermCounts) -> Terms {
     let terms = &opening.template(class).pod_terms;
     let required = &terms.required;
     let own = opening.matched_by(class);
@@ -117,7 +113,7 @@ impl InterPodAffinity {
                 Some(n_pods) => is_everywhere &= n_pods > 0,
             }
         }
-        let is_nowhere = |count: &TopologyCountIdx| self.counts.total(*count, query.capacity) == 0;
+        let is_nowhere = |count: &PodTermCountIdx| self.counts.total(*count, query.capacity) == 0;
         is_everywhere || (terms.matches_itself && terms.affinity.iter().all(is_nowhere))
     }
 }
@@ -125,7 +121,7 @@ impl InterPodAffinity {
 impl InterPodAffinity {
     fn anti_affinity(&self, query: Query) -> Result<(), Unfit> {
         let terms = &self.terms[query.class];
-        let has_pods = |count: &TopologyCountIdx| {
+        let has_pods = |count: &PodTermCountIdx| {
             let n_pods = self.counts.get(*count, query.node, query.capacity);
             n_pods.is_some_and(|n_pods| n_pods > 0)
         };
@@ -187,7 +183,7 @@ impl Filter for InterPodAffinity {
     fn domains_to_choose(&self, class: ConstraintClassIdx) -> NodesByDomain {
         let terms = &self.terms[class];
         let is_nowhere =
-            |count: &TopologyCountIdx| self.counts.total(*count, Capacity::FutureIdle) == 0;
+            |count: &PodTermCountIdx| self.counts.total(*count, Capacity::FutureIdle) == 0;
         if !terms.affinity.iter().all(is_nowhere) {
             return NodesByDomain::default();
         }

@@ -26,7 +26,7 @@ use super::{
 use crate::{
     compiled::{CompiledCluster, Opening},
     constraint_classes::ConstraintClassIdx,
-    node_tests::AnyOf,
+    node_terms::AnyOf,
 };
 
 /// The filter on listed node names.

@@ -43,7 +43,7 @@ use super::{
     filter::{Filter, Query},
 };
 use crate::{
-    compiled::Opening, constraint_classes::ConstraintClassIdx, node_tests::AnyOf,
+    compiled::Opening, constraint_classes::ConstraintClassIdx, node_terms::AnyOf,
     pod_count::Placed, volume_claims::ResolvedClaims,
 };
 

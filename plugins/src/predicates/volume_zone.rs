@@ -24,7 +24,7 @@ use crate::{
     compiled::Opening,
     constraint_classes::ConstraintClassIdx,
     node_labels::{LabelColumn, Value},
-    node_tests::Compiler,
+    node_terms::Compiler,
 };
 
 const ZONE: &str = "topology.kubernetes.io/zone";

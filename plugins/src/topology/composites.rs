@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use kube_batch_framework::{
-    plugin::Change,
+    plugin::PlacementChange,
     topology::{Home, JobLevel, JobTopology, Scope, nodes_that_count},
 };
 use kube_batch_model::{
@@ -98,7 +98,7 @@ impl DomainsOfComposites {
     pub(super) fn on_placement(
         &mut self,
         job: JobIdx,
-        change: &Change,
+        change: &PlacementChange,
         jobs: &mut BTreeMap<JobIdx, JobTopology>,
     ) {
         if self.domains.is_empty() {

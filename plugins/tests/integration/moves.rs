@@ -2,7 +2,7 @@
 
 use crate::random_cluster::{members, snapshot, steps};
 use kube_batch_framework::{
-    plugin::{Capacity, Change, Dependency, NodeQuery, Plugin, Scale, ScoreTerm},
+    plugin::{Capacity, Dependency, NodeQuery, PlacementChange, Plugin, Scale, ScoreTerm},
     session_cache::SessionCache,
 };
 use kube_batch_model::{
@@ -48,7 +48,7 @@ impl Plugins {
         plugins
     }
 
-    fn moved(&mut self, cluster: &mut Cluster, change: Change) {
+    fn moved(&mut self, cluster: &mut Cluster, change: PlacementChange) {
         cluster.set_placement(change.task, change.to);
         self.predicates.on_placement(cluster, &change);
         self.nodeorder.on_placement(cluster, &change);
@@ -113,11 +113,11 @@ proptest! {
             let Some((task, to)) = step.target(&cluster) else { continue };
             taken.push((plugins.answers(&cluster, &classes), task, cluster.tasks.placement[task]));
             let from = cluster.tasks.placement[task];
-            plugins.moved(&mut cluster, Change { task, from, to });
+            plugins.moved(&mut cluster, PlacementChange { task, from, to });
         }
         for (before, task, to) in taken.into_iter().rev() {
             let from = cluster.tasks.placement[task];
-            plugins.moved(&mut cluster, Change { task, from, to });
+            plugins.moved(&mut cluster, PlacementChange { task, from, to });
             prop_assert_eq!(before, plugins.answers(&cluster, &classes));
         }
     }
@@ -130,7 +130,7 @@ proptest! {
         for step in steps {
             let Some((task, to)) = step.target(&cluster) else { continue };
             let from = cluster.tasks.placement[task];
-            plugins.moved(&mut cluster, Change { task, from, to });
+            plugins.moved(&mut cluster, PlacementChange { task, from, to });
         }
         let opened = Plugins::open(&cluster);
         prop_assert_eq!(plugins.answers(&cluster, &classes), opened.answers(&cluster, &classes));

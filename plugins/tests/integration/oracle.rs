@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::random_cluster::{N_NODES, members, snapshot, steps};
 use kube_batch_framework::{
-    plugin::{Capacity, Change, Dependency, Extremes, NodeQuery, Plugin, Scale},
+    plugin::{Capacity, Dependency, Extremes, NodeQuery, PlacementChange, Plugin, Scale},
     session_cache::SessionCache,
 };
 use kube_batch_model::{
@@ -398,7 +398,7 @@ proptest! {
         for step in steps {
             let Some((task, to)) = step.target(&cluster) else { continue };
             let from = cluster.set_placement(task, to);
-            plugin.on_placement(&cluster, &Change { task, from, to });
+            plugin.on_placement(&cluster, &PlacementChange { task, from, to });
         }
         for (task, class) in waiting(&cluster) {
             let rules = plugin.dependencies(&cluster, class);
@@ -440,8 +440,8 @@ proptest! {
             };
             let before = [seen(&cluster, &predicates), seen(&cluster, &nodeorder)];
             let from = cluster.set_placement(task, to);
-            predicates.on_placement(&cluster, &Change { task, from, to });
-            nodeorder.on_placement(&cluster, &Change { task, from, to });
+            predicates.on_placement(&cluster, &PlacementChange { task, from, to });
+            nodeorder.on_placement(&cluster, &PlacementChange { task, from, to });
             let after = [seen(&cluster, &predicates), seen(&cluster, &nodeorder)];
             for (at, (_, class)) in classes.iter().enumerate() {
                 for (before, after) in before.iter().zip(&after) {
@@ -468,8 +468,8 @@ proptest! {
         for step in steps {
             let Some((task, to)) = step.target(&cluster) else { continue };
             let from = cluster.set_placement(task, to);
-            predicates.on_placement(&cluster, &Change { task, from, to });
-            nodeorder.on_placement(&cluster, &Change { task, from, to });
+            predicates.on_placement(&cluster, &PlacementChange { task, from, to });
+            nodeorder.on_placement(&cluster, &PlacementChange { task, from, to });
         }
         for (_, class) in waiting(&cluster) {
             for plugin in [&predicates as &dyn Plugin, &nodeorder] {
@@ -500,8 +500,8 @@ proptest! {
         for step in steps {
             let Some((task, to)) = step.target(&cluster) else { continue };
             let from = cluster.set_placement(task, to);
-            affinity.on_placement(&cluster, &Change { task, from, to });
-            spread.on_placement(&cluster, &Change { task, from, to });
+            affinity.on_placement(&cluster, &PlacementChange { task, from, to });
+            spread.on_placement(&cluster, &PlacementChange { task, from, to });
         }
         let candidates: Vec<NodeIdx> = candidates.into_iter().map(NodeIdx::new).collect();
         for (task, class) in waiting(&cluster) {
@@ -536,7 +536,7 @@ proptest! {
             for step in &steps {
                 let Some((task, to)) = step.target(&cluster) else { continue };
                 let from = cluster.set_placement(task, to);
-                plugin.on_placement(&cluster, &Change { task, from, to });
+                plugin.on_placement(&cluster, &PlacementChange { task, from, to });
             }
             for (task, class) in waiting(&cluster) {
                 let expected = cluster.nodes.facts.ids().map(|node| {

@@ -6,7 +6,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube_batch_framework::{
     arguments::Arguments,
     candidates::Search,
-    plugin::{Capacity, Change, Dependencies, Dependency, Extremes, NodeQuery, Plugin, Scale},
+    plugin::{
+        Capacity, Dependencies, Dependency, Extremes, NodeQuery, PlacementChange, Plugin, Scale,
+    },
     policy::{ConfiguredPlugin, ExtensionPoints, Policy},
     session::Session,
     session_cache::SessionCache,
@@ -60,7 +62,7 @@ fn nodeorder(cluster: &Cluster, arguments: NodeOrderArguments) -> NodeOrder {
 fn place(cluster: &mut Cluster, plugin: &mut dyn Plugin, name: &str, to: Placement) {
     let task = task(cluster, name);
     let from = cluster.set_placement(task, to);
-    plugin.on_placement(cluster, &Change { task, from, to });
+    plugin.on_placement(cluster, &PlacementChange { task, from, to });
 }
 
 fn anti_affinity(key: &str) -> Value {

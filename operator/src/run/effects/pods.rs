@@ -21,7 +21,7 @@ use crate::run::metrics::Write;
 
 /// What became of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum FoundPod {
     /// It is bound to this node, and is not being deleted.
     Bound(Name),
     /// It waits for a node.
@@ -114,13 +114,13 @@ pub(super) async fn delete(context: &Context, pod: &PodRef) -> Result<(), WriteE
 }
 
 /// Reads a pod at the most recent version, and stores what it is now.
-pub(super) async fn read(context: &Context, pod: &PodRef) -> Result<Found, WriteError> {
+pub(super) async fn read(context: &Context, pod: &PodRef) -> Result<FoundPod, WriteError> {
     let pods = pods(context, pod);
     let found = match context.read(pods.get(&pod.key.name)).await {
         Ok(found) => found,
         Err(WriteError::NotFound) => {
             context.remove_pod(pod);
-            return Ok(Found::Leaves);
+            return Ok(FoundPod::Leaves);
         }
         Err(error) => return Err(error),
     };
@@ -131,8 +131,8 @@ pub(super) async fn read(context: &Context, pod: &PodRef) -> Result<Found, Write
     context.store(&found);
     let node = found.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
     Ok(match node.filter(|node| !node.is_empty()) {
-        _ if !is_same || found.metadata.deletion_timestamp.is_some() => Found::Leaves,
-        Some(node) => Found::Bound(node.into()),
-        None => Found::Waits,
+        _ if !is_same || found.metadata.deletion_timestamp.is_some() => FoundPod::Leaves,
+        Some(node) => FoundPod::Bound(node.into()),
+        None => FoundPod::Waits,
     })
 }

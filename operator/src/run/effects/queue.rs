@@ -206,7 +206,7 @@ impl DecisionWrite {
 
 /// A status to be written.
 #[derive(Clone, Debug)]
-pub(crate) struct StatusWrite {
+pub(crate) struct StatusPatch {
     /// The patch, as JSON.
     pub(crate) patch: Value,
     /// The events to send once it is written.
@@ -228,7 +228,7 @@ enum Key {
 #[derive(Clone, Debug)]
 pub(crate) enum Taken {
     Decision(Box<DecisionWrite>),
-    Status(Target, StatusWrite),
+    Status(Target, StatusPatch),
     Event(Box<EventWrite>),
 }
 
@@ -265,7 +265,7 @@ pub(crate) struct WriteQueue {
     sending: BTreeMap<Name, Option<DecisionWrite>>,
     /// Bindings that wait until their claims are bound, or their devices ready.
     parked: BTreeMap<Name, DecisionWrite>,
-    status: BTreeMap<Target, StatusWrite>,
+    status: BTreeMap<Target, StatusPatch>,
     /// Objects with a status write in flight, and whether a cycle wanted to write another.
     writing: BTreeMap<Target, Wanted>,
     waiting_events: WaitingEvents,
@@ -338,7 +338,7 @@ impl WriteQueue {
 
     /// Adds a status write, in place of one that waits.
     pub(crate) fn push_status(&mut self, target: Target, patch: Value, events: Vec<Event>) {
-        let write = StatusWrite { patch, events, attempts: Attempts::default() };
+        let write = StatusPatch { patch, events, attempts: Attempts::default() };
         if self.status.insert(target.clone(), write).is_none() {
             self.lane_mut(WriteClass::Status).push(&target.namespace(), Key::Status(target));
         }
@@ -475,7 +475,7 @@ impl WriteQueue {
         &mut self,
         ticket: Ticket,
         target: Target,
-        write: StatusWrite,
+        write: StatusPatch,
         due: Instant,
     ) {
         if !self.status.contains_key(&target) {

@@ -3,7 +3,7 @@
 use kube_batch_api::{
     dialect::{self, GroupOf, QueueOf},
     each_kind,
-    kind::{ApplyObject as _, Need, WatchedKind},
+    kind::{ApplyObject as _, WatchNeed, WatchedKind},
     with_version,
 };
 use kube_batch_cache::store::{Change, Stored};
@@ -21,12 +21,12 @@ pub(super) fn is_of_other_api<K: Watched>() -> bool {
 
 /// Whether cycles run although the scheduler may not watch a kind.
 pub(super) fn is_optional<K: Watched>() -> bool {
-    K::NEED == Need::Optional
+    K::NEED == WatchNeed::Optional
 }
 
 /// Whether every API server serves a kind: that of other kinds may not be installed yet.
 pub(super) fn is_core<K: Watched>() -> bool {
-    K::API.is_none() && K::NEED == Need::Required
+    K::API.is_none() && K::NEED == WatchNeed::Required
 }
 
 /// A kind of object that is watched.

@@ -23,7 +23,7 @@ use kube_batch_model::{
 use crate::{
     compiled::Opening,
     node_labels::{Key, LabelColumn, Value},
-    node_tests::{AllOf, AnyOf},
+    node_terms::{AllOf, AnyOf},
 };
 
 /// Provisioner of classes whose volumes are created by hand.

@@ -13,12 +13,12 @@ const LEAST_COST: usize = 10;
 
 /// The domains tried so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tries {
+pub(crate) struct DomainBudget {
     n_tries: usize,
     n_placements: usize,
 }
 
-impl Tries {
+impl DomainBudget {
     /// Counts a try that placed this many tasks.
     pub(crate) const fn count(&mut self, n_placements: usize) {
         self.n_tries += 1;
@@ -27,7 +27,7 @@ impl Tries {
 
     /// Whether no further domain is to be tried. `is_expensive` says that a try costs far more than its
     /// placements.
-    pub(crate) const fn are_enough(self, is_expensive: bool) -> bool {
+    pub(crate) const fn is_used_up(self, is_expensive: bool) -> bool {
         self.n_tries >= MIN_TRIES && (is_expensive || self.n_placements >= MAX_PLACEMENTS)
     }
 }

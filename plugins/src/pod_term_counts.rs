@@ -28,7 +28,7 @@ use crate::{
 
 kube_batch_model::row_type! {
     /// Row of a topology count.
-    pub(crate) TopologyCountIdx,
+    pub(crate) PodTermCountIdx,
 }
 
 /// Term classes, ascending, and the weight of each of their pods.
@@ -36,12 +36,12 @@ type Members = Vec<(TermClassIdx, i64)>;
 
 /// Pod counts by topology domain.
 #[derive(Debug, Default)]
-pub(crate) struct TopologyCounts {
-    rows: Column<TopologyCountIdx, TopologyCount>,
-    by_content: BTreeMap<(Key, Members), TopologyCountIdx>,
+pub(crate) struct PodTermCounts {
+    rows: Column<PodTermCountIdx, TopologyCount>,
+    by_content: BTreeMap<(Key, Members), PodTermCountIdx>,
     term_class_of: Column<ConstraintClassIdx, TermClassIdx>,
     /// The counts that the pods of each term class belong to, with the weight of a pod.
-    counted_in: Column<TermClassIdx, Vec<(TopologyCountIdx, i64)>>,
+    counted_in: Column<TermClassIdx, Vec<(PodTermCountIdx, i64)>>,
 }
 
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl TopologyCount {
     }
 }
 
-impl TopologyCounts {
+impl PodTermCounts {
     pub(crate) fn new(opening: Opening<'_>) -> Self {
         let classes = opening.term_classes();
         Self {
@@ -109,7 +109,7 @@ impl TopologyCounts {
     }
 
     /// The count of the pods of these term classes.
-    fn count(&mut self, labels: Arc<LabelColumn>, members: Members) -> TopologyCountIdx {
+    fn count(&mut self, labels: Arc<LabelColumn>, members: Members) -> PodTermCountIdx {
         let (rows, counted_in) = (&mut self.rows, &mut self.counted_in);
         *self.by_content.entry((labels.key(), members)).or_insert_with_key(|(_, members)| {
             let count = rows.push(TopologyCount {
@@ -131,7 +131,7 @@ impl TopologyCounts {
         &mut self,
         opening: Opening<'_>,
         terms: &[PodTerm],
-    ) -> Vec<TopologyCountIdx> {
+    ) -> Vec<PodTermCountIdx> {
         if terms.is_empty() {
             return Vec::new();
         }
@@ -141,7 +141,7 @@ impl TopologyCounts {
         matchers.sort_unstable();
         matchers.dedup();
         let members: Members = matched.by_all(&matchers).map(|class| (class, 1)).collect();
-        let mut counts: Vec<TopologyCountIdx> = Vec::new();
+        let mut counts: Vec<PodTermCountIdx> = Vec::new();
         for term in terms {
             let labels = opening.compiler().column(&term.topology_key);
             let count = self.count(labels, members.clone());
@@ -158,7 +158,7 @@ impl TopologyCounts {
         opening: Opening<'_>,
         terms: impl Iterator<Item = (i64, &'t PodTerm)>,
         combine: fn(i64, i64) -> i64,
-    ) -> Vec<TopologyCountIdx> {
+    ) -> Vec<PodTermCountIdx> {
         let mut by_label = ByLabel::default();
         for (weight, term) in terms {
             let matcher = matcher_row(opening.cluster, &term.matcher);
@@ -176,7 +176,7 @@ impl TopologyCounts {
         opening: Opening<'c>,
         kind: impl Fn(&'c PodTerms) -> W,
         combine: fn(i64, i64) -> i64,
-    ) -> Column<TermClassIdx, Vec<TopologyCountIdx>>
+    ) -> Column<TermClassIdx, Vec<PodTermCountIdx>>
     where
         W: Iterator<Item = (i64, &'c PodTerm)>,
     {
@@ -234,7 +234,7 @@ impl TopologyCounts {
     /// The sum in the node's domain; `None` if the node has no domain.
     pub(crate) fn get(
         &self,
-        count: TopologyCountIdx,
+        count: PodTermCountIdx,
         node: NodeIdx,
         capacity: Capacity,
     ) -> Option<i64> {
@@ -242,9 +242,9 @@ impl TopologyCounts {
     }
 
     /// The nodes that have all labels of these counts, by the values of all; each list ascending.
-    pub(crate) fn domains(&self, counts: &[TopologyCountIdx]) -> Vec<Vec<NodeIdx>> {
+    pub(crate) fn domains(&self, counts: &[PodTermCountIdx]) -> Vec<Vec<NodeIdx>> {
         let Some(first) = counts.first() else { return Vec::new() };
-        let labels = |count: &TopologyCountIdx| self.rows[*count].by_domain.labels();
+        let labels = |count: &PodTermCountIdx| self.rows[*count].by_domain.labels();
         let mut domains = BTreeMap::<Vec<Value>, Vec<NodeIdx>>::new();
         for node in labels(first).nodes() {
             let values: Vec<Value> = counts.iter().map(|count| labels(count).value(node)).collect();
@@ -258,34 +258,34 @@ impl TopologyCounts {
     /// The labels whose values are the domains of these counts.
     pub(crate) fn labels<'a>(
         &'a self,
-        counts: &'a [TopologyCountIdx],
+        counts: &'a [PodTermCountIdx],
     ) -> impl Iterator<Item = Arc<LabelColumn>> + 'a {
         counts.iter().map(|count| Arc::clone(self.rows[*count].by_domain.labels()))
     }
 
     /// The sum over all domains.
-    pub(crate) fn total(&self, count: TopologyCountIdx, capacity: Capacity) -> i64 {
+    pub(crate) fn total(&self, count: PodTermCountIdx, capacity: Capacity) -> i64 {
         self.rows[count].total.of(capacity)
     }
 
     /// Whether pods of the class belong to one of these counts.
-    pub(crate) fn contain(&self, counts: &[TopologyCountIdx], class: ConstraintClassIdx) -> bool {
+    pub(crate) fn contain(&self, counts: &[PodTermCountIdx], class: ConstraintClassIdx) -> bool {
         self.counted_in[self.term_class_of[class]].iter().any(|(count, _)| counts.contains(count))
     }
 
     /// A number that is a new one when a sum of these counts has changed for more than one node.
-    pub(crate) fn n_changes(&self, counts: &[TopologyCountIdx]) -> u64 {
+    pub(crate) fn n_changes(&self, counts: &[PodTermCountIdx]) -> u64 {
         counts.iter().map(|count| self.rows[*count].n_changes).sum()
     }
 
     /// A number that is a new one when a sum of these counts has become 0, or has no longer been 0, for
     /// more than one node.
-    pub(crate) fn n_crossings(&self, counts: &[TopologyCountIdx]) -> u64 {
+    pub(crate) fn n_crossings(&self, counts: &[PodTermCountIdx]) -> u64 {
         counts.iter().map(|count| self.rows[*count].n_crossings).sum()
     }
 
     /// A number that is a new one when a sum of these counts over all domains has become 0, or has no longer been 0.
-    pub(crate) fn n_total_crossings(&self, counts: &[TopologyCountIdx]) -> u64 {
+    pub(crate) fn n_total_crossings(&self, counts: &[PodTermCountIdx]) -> u64 {
         counts.iter().map(|count| self.rows[*count].n_total_crossings).sum()
     }
 }
