@@ -31,7 +31,7 @@ mod provided;
 mod settings;
 mod victims;
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, time::Duration};
 
 use kube_batch_model::{
     cluster::Cluster,
@@ -101,8 +101,8 @@ pub enum Prescription {
 ///
 /// The framework relies on the following, and cannot check it:
 ///
-/// - An answer depends on the cluster, the arguments and the plugin's own state only: not on the
-///   clock, on randomness, or on the order of a hash map.
+/// - An answer depends on the cluster, the time of the cycle, the arguments and the plugin's own state only: not on
+///   a clock, on randomness, or on the order of a hash map.
 /// - State that is derived from placements changes in [`Plugin::on_placement`] only, and undoing a
 ///   placement restores it exactly, because statements are rolled back. Use integers: adding and then
 ///   subtracting a float can leave a rounding error.
@@ -189,8 +189,8 @@ pub trait Plugin: Send {
 
     // Handlers.
 
-    /// Called when a session opens, once the jobs that cannot be scheduled are marked. The plugin
-    /// discards all state of the previous cycle.
+    /// Called when a session opens, once the jobs that cannot be scheduled are marked. Each session has new plugins; one
+    /// that is opened again, as in tests, discards its state.
     ///
     /// Values that several plugins derive from the cluster are computed once, in `cache`.
     fn on_session_open(&mut self, _cluster: &Cluster, _cache: &mut SessionCache<'_>) {}
@@ -202,6 +202,12 @@ pub trait Plugin: Send {
     /// Called when the framework prescribes something to the placements that follow, or takes it back. It changes which
     /// of several possible placements a task gets.
     fn on_prescription(&mut self, _prescription: Prescription) {}
+
+    /// After which time an answer of the plugin changes although nothing in the cluster does; `None` if there is no such
+    /// time. A cycle runs then. Called when a session closes.
+    fn next_change(&self, _cluster: &Cluster) -> Option<Duration> {
+        None
+    }
 
     // Order. `Less` means that the left one goes first.
 
@@ -231,7 +237,7 @@ pub trait Plugin: Send {
     // Jobs.
 
     /// Whether the job can be scheduled at all. Called before [`Plugin::on_session_open`], when the
-    /// plugin's own state is still that of the previous cycle: use only `cluster`.
+    /// plugin has no state yet: use only `cluster`.
     ///
     /// # Errors
     ///

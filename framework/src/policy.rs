@@ -4,6 +4,7 @@ mod extension_point;
 
 use std::{borrow::Cow, cmp::Ordering, time::Duration};
 
+use jiff::Timestamp;
 use kube_batch_model::{
     cluster::Cluster,
     column::{ClassIdx, Column, CompositeIdx, Dim, JobIdx, QueueIdx, TaskIdx},
@@ -102,6 +103,11 @@ impl Policy {
         self.tiers.iter().flatten().map(|configured| &*configured.plugin)
     }
 
+    /// After which time an answer of some plugin changes by itself.
+    pub(crate) fn next_change(&self, cluster: &Cluster) -> Option<Duration> {
+        self.all().filter_map(|plugin| plugin.next_change(cluster)).min()
+    }
+
     pub(crate) fn prescribe(&mut self, prescription: Prescription) {
         for configured in self.tiers.iter_mut().flatten() {
             configured.plugin.on_prescription(prescription);
@@ -186,9 +192,14 @@ impl Policy {
         self.topologies()?.topology(job)
     }
 
-    pub(crate) fn open(&mut self, cluster: &Cluster, mut opened: impl FnMut(&'static str)) {
+    pub(crate) fn open(
+        &mut self,
+        cluster: &Cluster,
+        now: Timestamp,
+        mut opened: impl FnMut(&'static str),
+    ) {
         self.has_marked_jobs = cluster.jobs.leaves_whole.values().any(|leaves_whole| *leaves_whole);
-        let mut cache = SessionCache::new(cluster);
+        let mut cache = SessionCache::new(cluster, now);
         for configured in self.tiers.iter_mut().flatten() {
             configured.plugin.on_session_open(cluster, &mut cache);
             opened(configured.plugin.name());

@@ -172,6 +172,7 @@ pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) 
         let others = session.next_release().into_iter().chain(next_stuck);
         let others = others.chain(session.headroom.next_end(session.now));
         let others = others.chain(session.next_reservation());
+        let others = others.chain(session.policy.next_change(cluster));
         let announced = jobs.iter().any(|job| is_announced(job)).then_some(ANNOUNCED_FOR);
         let others = others.chain(announced);
         let put_off = session.turn_log.large.are_put_off().then_some(NEXT_CREDIT);

@@ -189,7 +189,7 @@ impl Session {
         let composites = Composites::of(&cluster);
         invalid.extend(mark_incomplete_composites(&mut cluster, &composites));
         reached(Milestone::Validated);
-        policy.open(&cluster, |plugin| reached(Milestone::PluginOpened(plugin)));
+        policy.open(&cluster, now, |plugin| reached(Milestone::PluginOpened(plugin)));
         invalid.extend(mark_scattered_composites(&mut cluster, &composites, &policy));
         let n_jobs = cluster.jobs.key.len();
         let everywhere = policy.settings().enqueues_strictly;

@@ -16,6 +16,7 @@ use std::{
     sync::Arc,
 };
 
+use jiff::Timestamp;
 use kube_batch_model::cluster::Cluster;
 
 /// A value that plugins derive from the cluster when a session opens.
@@ -27,13 +28,20 @@ pub trait FromCluster: Any + Send + Sync {
 /// The values derived so far, by type. Lives while a session opens.
 pub struct SessionCache<'c> {
     cluster: &'c Cluster,
+    now: Timestamp,
     values: BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>,
 }
 
 impl<'c> SessionCache<'c> {
-    /// An empty cache for a cluster.
-    pub const fn new(cluster: &'c Cluster) -> Self {
-        Self { cluster, values: BTreeMap::new() }
+    /// An empty cache for a cluster at the time of a cycle.
+    pub const fn new(cluster: &'c Cluster, now: Timestamp) -> Self {
+        Self { cluster, now, values: BTreeMap::new() }
+    }
+
+    /// The time of the cycle. A plugin whose answers depend on it keeps it, and says in
+    /// [`Plugin::next_change`](crate::plugin::Plugin::next_change) when they change.
+    pub const fn now(&self) -> Timestamp {
+        self.now
     }
 
     /// The value of a type, computed on the first call.
@@ -74,7 +82,7 @@ mod tests {
             terminating: Default::default(),
             budgets: Default::default(),
         };
-        let mut cache = SessionCache::new(&cluster);
+        let mut cache = SessionCache::new(&cluster, Timestamp::MAX);
         let first = cache.get::<NumberOfNodes>();
         assert_eq!(first.0, 0);
         assert!(Arc::ptr_eq(&first, &cache.get::<NumberOfNodes>()));

@@ -132,11 +132,16 @@ pub fn cluster(manifests: &str) -> Cluster {
     snapshot.cluster
 }
 
-/// Opens a session with these plugins, in one tier and at all their extension points.
+/// Opens a session with these plugins, in one tier and at all their extension points, at the end of all time.
 pub fn session(cluster: Cluster, plugins: Vec<Box<dyn Plugin>>) -> Session {
+    session_at(Timestamp::MAX, cluster, plugins)
+}
+
+/// Opens a session at a time, with these plugins, in one tier and at all their extension points.
+pub fn session_at(now: Timestamp, cluster: Cluster, plugins: Vec<Box<dyn Plugin>>) -> Session {
     let configured = |plugin| ConfiguredPlugin { plugin, extension_points: ExtensionPoints::ALL };
     let tier = plugins.into_iter().map(configured).collect();
-    Session::open(cluster, Timestamp::MAX, policy(vec![tier]), Search::Index)
+    Session::open(cluster, now, policy(vec![tier]), Search::Index)
 }
 
 /// The task of a pod, by namespace and name: `default/p`.
@@ -188,6 +193,12 @@ impl Sink for Reading {
 
 #[cfg(test)]
 mod tests {
+    use std::cmp::Ordering;
+
+    use jiff::SignedDuration;
+    use kube_batch_framework::session_cache::SessionCache;
+    use kube_batch_model::column::JobIdx;
+
     use super::*;
 
     const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {schedulerName: \
@@ -206,5 +217,63 @@ mod tests {
     )]
     fn a_misspelt_field_is_a_problem() {
         cluster(&POD.replace("schedulerName", "schedulerNam"));
+    }
+
+    /// The youngest job goes first, but before it those that have waited for an hour.
+    #[derive(Default)]
+    struct Ageing {
+        now: Timestamp,
+    }
+
+    impl Ageing {
+        fn has_aged(&self, cluster: &Cluster, job: JobIdx) -> bool {
+            self.now.duration_since(cluster.jobs.created[job]) >= SignedDuration::from_hours(1)
+        }
+    }
+
+    impl Plugin for Ageing {
+        fn name(&self) -> &'static str {
+            "ageing"
+        }
+
+        fn on_session_open(&mut self, _: &Cluster, cache: &mut SessionCache<'_>) {
+            self.now = cache.now();
+        }
+
+        fn job_order(&self, cluster: &Cluster, l: JobIdx, r: JobIdx) -> Ordering {
+            match (self.has_aged(cluster, l), self.has_aged(cluster, r)) {
+                (true, true) => Ordering::Equal,
+                (true, false) => Ordering::Less,
+                (false, true) => Ordering::Greater,
+                (false, false) => cluster.jobs.created[r].cmp(&cluster.jobs.created[l]),
+            }
+        }
+    }
+
+    #[test]
+    fn a_plugin_knows_the_time_of_the_cycle() {
+        let group = |name: &str, created: &str| {
+            format!(
+                "- {{apiVersion: scheduling.sigs.dev/v1alpha2, kind: PodGroup, metadata: {{name: {name}, \
+                 creationTimestamp: '{created}'}}, spec: {{minMember: 1}}}}\n\
+                 - {{apiVersion: v1, kind: Pod, metadata: {{name: {name}, annotations: \
+                 {{scheduling.k8s.io/group-name: {name}}}}}, spec: {{schedulerName: kube-batch, \
+                 containers: [{{name: c, image: i}}]}}}}\n"
+            )
+        };
+        let manifests =
+            [group("young", "2025-01-01T10:30:00Z"), group("old", "2025-01-01T10:00:00Z")].concat();
+        let cluster = cluster(&manifests);
+        let jobs: Vec<JobIdx> = cluster.jobs.key.ids().collect();
+        let [old, young] = jobs[..] else { panic!("two jobs, in order of creation: {jobs:?}") };
+        for (now, expected) in [
+            ("2025-01-01T10:59:59Z", Ordering::Greater),
+            ("2025-01-01T11:00:00Z", Ordering::Less),
+            ("2025-01-01T11:30:00Z", Ordering::Less),
+        ] {
+            let at = now.parse().expect("a time");
+            let session = session_at(at, cluster.clone(), vec![Box::new(Ageing::default())]);
+            assert_eq!(session.plugins().job_order(old, young), expected, "{now}");
+        }
     }
 }

@@ -108,7 +108,7 @@ fn some_nodes() -> impl Strategy<Value = Vec<TestNode>> {
 
 fn opened(cluster: &Cluster, arguments: BinpackArguments) -> Binpack {
     let mut plugin = Binpack::new(arguments);
-    plugin.on_session_open(cluster, &mut SessionCache::new(cluster));
+    plugin.on_session_open(cluster, &mut SessionCache::new(cluster, jiff::Timestamp::MAX));
     plugin
 }
 

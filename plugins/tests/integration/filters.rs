@@ -241,7 +241,7 @@ impl Opened {
         let cluster = world.snapshot(std::slice::from_ref(&case.pod));
         let class = waiting(&cluster)?;
         let mut plugin = Predicates::new(case.args.predicates());
-        plugin.on_session_open(&cluster, &mut SessionCache::new(&cluster));
+        plugin.on_session_open(&cluster, &mut SessionCache::new(&cluster, jiff::Timestamp::MAX));
         Some(Self { cluster, class, plugin })
     }
 
@@ -389,7 +389,7 @@ fn scores(weights: NodeOrderArguments) -> impl Fn(&str, &Case, &World) -> Differ
         let cluster = world.snapshot(std::slice::from_ref(&case.pod));
         let class = waiting(&cluster).expect("the pod waits");
         let mut plugin = NodeOrder::new(case.args.with_weights(&weights));
-        plugin.on_session_open(&cluster, &mut SessionCache::new(&cluster));
+        plugin.on_session_open(&cluster, &mut SessionCache::new(&cluster, jiff::Timestamp::MAX));
         let terms = plugin.score_terms(&cluster, class);
         let Some(term) = terms.first() else {
             let expected = &case.expect.scores;

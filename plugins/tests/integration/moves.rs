@@ -42,7 +42,7 @@ impl Plugins {
             predicates: Predicates::new(PredicatesArguments::default()),
             nodeorder: NodeOrder::new(weights),
         };
-        let mut cache = SessionCache::new(cluster);
+        let mut cache = SessionCache::new(cluster, jiff::Timestamp::MAX);
         plugins.predicates.on_session_open(cluster, &mut cache);
         plugins.nodeorder.on_session_open(cluster, &mut cache);
         plugins

@@ -394,7 +394,7 @@ proptest! {
     fn filters_agree_with_a_plain_computation(members in members(), steps in steps()) {
         let mut cluster = snapshot(&members, false);
         let mut plugin = Predicates::new(PredicatesArguments::default());
-        plugin.on_session_open(&cluster, &mut SessionCache::new(&cluster));
+        plugin.on_session_open(&cluster, &mut SessionCache::new(&cluster, jiff::Timestamp::MAX));
         for step in steps {
             let Some((task, to)) = step.target(&cluster) else { continue };
             let from = cluster.set_placement(task, to);
@@ -425,10 +425,10 @@ proptest! {
     fn changes_of_answers_are_reported(members in members(), steps in steps()) {
         let mut cluster = snapshot(&members, false);
         let mut predicates = Predicates::new(PredicatesArguments::default());
-        predicates.on_session_open(&cluster, &mut SessionCache::new(&cluster));
+        predicates.on_session_open(&cluster, &mut SessionCache::new(&cluster, jiff::Timestamp::MAX));
         let weights = NodeOrderArguments { podaffinity: 1, ..NodeOrderArguments::no_weights() };
         let mut nodeorder = NodeOrder::new(weights);
-        nodeorder.on_session_open(&cluster, &mut SessionCache::new(&cluster));
+        nodeorder.on_session_open(&cluster, &mut SessionCache::new(&cluster, jiff::Timestamp::MAX));
         let classes = waiting(&cluster);
         for step in steps {
             let Some((task, to)) = step.target(&cluster) else { continue };
@@ -463,8 +463,8 @@ proptest! {
         let mut predicates = Predicates::new(PredicatesArguments::default());
         let weights = NodeOrderArguments { podaffinity: 1, ..NodeOrderArguments::no_weights() };
         let mut nodeorder = NodeOrder::new(weights);
-        predicates.on_session_open(&cluster, &mut SessionCache::new(&cluster));
-        nodeorder.on_session_open(&cluster, &mut SessionCache::new(&cluster));
+        predicates.on_session_open(&cluster, &mut SessionCache::new(&cluster, jiff::Timestamp::MAX));
+        nodeorder.on_session_open(&cluster, &mut SessionCache::new(&cluster, jiff::Timestamp::MAX));
         for step in steps {
             let Some((task, to)) = step.target(&cluster) else { continue };
             let from = cluster.set_placement(task, to);
@@ -495,8 +495,8 @@ proptest! {
         let none = NodeOrderArguments::no_weights();
         let mut affinity = NodeOrder::new(NodeOrderArguments { podaffinity: 1, ..none.clone() });
         let mut spread = NodeOrder::new(NodeOrderArguments { podtopologyspread: 1, ..none });
-        affinity.on_session_open(&cluster, &mut SessionCache::new(&cluster));
-        spread.on_session_open(&cluster, &mut SessionCache::new(&cluster));
+        affinity.on_session_open(&cluster, &mut SessionCache::new(&cluster, jiff::Timestamp::MAX));
+        spread.on_session_open(&cluster, &mut SessionCache::new(&cluster, jiff::Timestamp::MAX));
         for step in steps {
             let Some((task, to)) = step.target(&cluster) else { continue };
             let from = cluster.set_placement(task, to);
@@ -532,7 +532,7 @@ proptest! {
         for score in ResourceScore::ALL {
             let mut cluster = snapshot(&members, false);
             let mut plugin = NodeOrder::new(score.arguments(&resources));
-            plugin.on_session_open(&cluster, &mut SessionCache::new(&cluster));
+            plugin.on_session_open(&cluster, &mut SessionCache::new(&cluster, jiff::Timestamp::MAX));
             for step in &steps {
                 let Some((task, to)) = step.target(&cluster) else { continue };
                 let from = cluster.set_placement(task, to);

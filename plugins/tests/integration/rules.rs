@@ -48,13 +48,13 @@ fn class(cluster: &Cluster, name: &str) -> ClassIdx {
 
 fn predicates(cluster: &Cluster, arguments: PredicatesArguments) -> Predicates {
     let mut plugin = Predicates::new(arguments);
-    plugin.on_session_open(cluster, &mut SessionCache::new(cluster));
+    plugin.on_session_open(cluster, &mut SessionCache::new(cluster, jiff::Timestamp::MAX));
     plugin
 }
 
 fn nodeorder(cluster: &Cluster, arguments: NodeOrderArguments) -> NodeOrder {
     let mut plugin = NodeOrder::new(arguments);
-    plugin.on_session_open(cluster, &mut SessionCache::new(cluster));
+    plugin.on_session_open(cluster, &mut SessionCache::new(cluster, jiff::Timestamp::MAX));
     plugin
 }
 
@@ -293,7 +293,7 @@ fn only_predicates_declares_dependencies() {
     let others = [priority::SPEC, gang::SPEC, conformance::SPEC, drf::SPEC, proportion::SPEC];
     for spec in others.into_iter().chain([predicates::SPEC, nodeorder::SPEC, binpack::SPEC]) {
         let mut plugin = (spec.new)(&Arguments::default());
-        plugin.on_session_open(&cluster, &mut SessionCache::new(&cluster));
+        plugin.on_session_open(&cluster, &mut SessionCache::new(&cluster, jiff::Timestamp::MAX));
         let expected = match spec.name {
             "predicates" => Dependencies::only(Dependency::Class),
             _ => Dependencies::NONE,
