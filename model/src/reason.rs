@@ -84,7 +84,7 @@ pub enum Unfit {
     DevicesTooComplex,
     /// A selector of devices fails, or a ResourceClaim cannot be allocated for another reason.
     DeviceError,
-    /// A predicate of a plugin outside this project.
+    /// A reason without a variant, given by its text: of a plugin outside this project, or one that is rare.
     Other(&'static str),
 }
 
@@ -159,16 +159,41 @@ impl Unfit {
     /// Whether the reason may go although neither the pod nor what the node is made of changes: a
     /// cordon, a taint, or a condition of the node.
     pub const fn may_go(self) -> bool {
-        matches!(
-            self,
+        match self {
             Self::NotReady
-                | Self::NetworkUnavailable
-                | Self::Unschedulable
-                | Self::MemoryPressure
-                | Self::DiskPressure
-                | Self::PidPressure
-                | Self::Taint
-        )
+            | Self::NetworkUnavailable
+            | Self::Unschedulable
+            | Self::MemoryPressure
+            | Self::DiskPressure
+            | Self::PidPressure
+            | Self::Taint => true,
+            Self::TooManyPods
+            | Self::Insufficient(_)
+            | Self::UnknownResource(_)
+            | Self::DiskConflict
+            | Self::ClaimInUse
+            | Self::CsiDriverMissing(_)
+            | Self::MaxVolumeCount
+            | Self::VolumeAffinity
+            | Self::VolumeMissing
+            | Self::NoVolume
+            | Self::VolumeZone
+            | Self::CutByAffinity
+            | Self::EnforcedNodeAffinity
+            | Self::NodeAffinity
+            | Self::HostPorts
+            | Self::Spread
+            | Self::SpreadMissingLabel
+            | Self::PodAffinity
+            | Self::PodAntiAffinity
+            | Self::ExistingAntiAffinity
+            | Self::ResourceClaim
+            | Self::Devices
+            | Self::InvalidPools
+            | Self::DevicesTooComplex
+            | Self::DeviceError
+            | Self::Other(_) => false,
+        }
     }
 
     /// Whether Kubernetes reports this reason together with `first`, the first reason of a node: the

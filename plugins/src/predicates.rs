@@ -15,7 +15,7 @@
 //! declares nothing for a class costs nothing for it, on no node; one that counts pods for no class
 //! is not called for placements.
 //!
-//! To add a filter, write its file and list it in `FILTERS`.
+//! To add a filter, write its file and list it in `BEFORE_RESOURCES` or `AFTER_RESOURCES`.
 //!
 //! Not watched, and so not considered: Services and their default spreading, CSIStorageCapacity,
 //! VolumeAttachment.
@@ -66,10 +66,10 @@ use crate::{
     pod_count::{Placed, placements},
 };
 
-/// All filters, in the order in which Kubernetes 1.36 runs its plugins, with v0.5.0's node
-/// conditions among them. The first filter that refuses gives the reason, so the order is that of
-/// [`Unfit`].
-const FILTERS: &[Build] = &[
+/// The filters before Kubernetes' filter for resources, in the order in which Kubernetes 1.36 runs its plugins, with
+/// v0.5.0's node conditions among them. The first filter that refuses gives the reason, so the order is that of
+/// [`Unfit`]; the framework compares resources itself.
+const BEFORE_RESOURCES: &[Build] = &[
     node_affinity::build_pre_filter,
     node_ready::build,
     node_unschedulable::build,
@@ -77,6 +77,10 @@ const FILTERS: &[Build] = &[
     taint_toleration::build,
     node_affinity::build,
     node_ports::build,
+];
+
+/// The filters after it.
+const AFTER_RESOURCES: &[Build] = &[
     volume_restrictions::build,
     node_volume_limits::build,
     volume_binding::build,
@@ -86,16 +90,13 @@ const FILTERS: &[Build] = &[
     dynamic_resources::build,
 ];
 
-/// Number of [`FILTERS`] before Kubernetes' filter for resources; the framework compares resources itself.
-const N_BEFORE_RESOURCES: usize = 7;
-
-const _: () = assert!(FILTERS.len() <= FilterSet::CAPACITY);
+const _: () = assert!(BEFORE_RESOURCES.len() + AFTER_RESOURCES.len() <= FilterSet::CAPACITY);
 
 /// The plugin `predicates`.
 #[derive(Debug, Default)]
 pub struct Predicates {
     arguments: PredicatesArguments,
-    /// In the order of [`FILTERS`].
+    /// Those of [`BEFORE_RESOURCES`], then those of [`AFTER_RESOURCES`].
     filters: Vec<Box<dyn Filter>>,
     /// Which filters apply to a constraint class, for each [`Dependency`].
     applicable: Column<ConstraintClassIdx, [FilterSet; Dependency::ALL.len()]>,
@@ -112,8 +113,8 @@ impl Predicates {
     }
 
     fn open(arguments: PredicatesArguments, opening: Opening<'_>) -> Self {
-        let filters: Vec<Box<dyn Filter>> =
-            FILTERS.iter().map(|build| build(opening, &arguments)).collect();
+        let all = BEFORE_RESOURCES.iter().chain(AFTER_RESOURCES);
+        let filters: Vec<Box<dyn Filter>> = all.map(|build| build(opening, &arguments)).collect();
         let mut applicable = opening.by_class([FilterSet::default(); Dependency::ALL.len()]);
         let mut refusals = opening.by_class(None);
         let mut following = FilterSet::default();
@@ -268,7 +269,7 @@ impl Plugin for Predicates {
         let class = cluster.classes.constraint_class[query.class];
         let mut applicable = self.applicable[class][dependency as usize];
         if query.lacks_resources {
-            applicable = applicable.before(N_BEFORE_RESOURCES);
+            applicable = applicable.before(BEFORE_RESOURCES.len());
         }
         applicable
             .try_for_each(|at| self.filters[at].check(Query { class, node, dependency, capacity }))
