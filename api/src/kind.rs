@@ -169,6 +169,15 @@ struct Row {
     if_missing: &'static str,
 }
 
+macro_rules! is_watched {
+    () => {
+        false
+    };
+    ($need:ident) => {
+        true
+    };
+}
+
 macro_rules! delete {
     ($store:expr, $name:expr, $type:ty,) => {
         false
@@ -210,6 +219,14 @@ macro_rules! declare_kinds {
                     }, )*
                     Self::PodGroup => POD_GROUP,
                     Self::Queue => QUEUE,
+                }
+            }
+
+            /// Whether the scheduler watches it. Other kinds are read by the simulator only.
+            pub const fn is_watched(self) -> bool {
+                match self {
+                    $( Self::$variant => is_watched!($($need)?), )*
+                    Self::PodGroup | Self::Queue => true,
                 }
             }
 

@@ -459,3 +459,25 @@ pub(crate) fn failure(code: u16, message: &str) -> Answer {
     });
     (code, status)
 }
+
+#[cfg(test)]
+mod tests {
+    use kube_batch_api::kind;
+
+    use super::*;
+
+    #[test]
+    fn every_kind_that_is_watched_is_served() {
+        for kind in kind::Kind::ALL.iter().filter(|kind| kind.is_watched()) {
+            for version in kind.api_versions() {
+                let root = if version.contains('/') { "apis" } else { "api" };
+                let prefix = format!("/{root}/{version}");
+                // Of PodGroups and queues, those of other projects are not installed.
+                let is_dialect = kind.versions().next().is_some();
+                let is_served =
+                    KINDS.iter().any(|own| own.prefix == prefix && own.plural == kind.plural());
+                assert!(is_served || is_dialect, "{kind} of {version}");
+            }
+        }
+    }
+}
