@@ -115,7 +115,7 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
     /// Scheduler configuration file. Default: allocate and backfill, with all plugins except
-    /// conformance, pdb and binpack.
+    /// conformance, pdb, binpack and reservation.
     #[arg(long, visible_alias = "scheduler-conf", value_name = "FILE", env = "KUBE_BATCH_CONFIG")]
     pub(crate) config: Option<PathBuf>,
     /// Number of cycles to run (default: until nothing changes).

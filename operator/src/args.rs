@@ -51,7 +51,8 @@ pub(crate) struct RunArgs {
         value_delimiter = ',', value_parser = scheduler_name, env = "KUBE_BATCH_SCHEDULER_NAME")]
     pub(crate) scheduler_names: Vec<Name>,
     /// Scheduler configuration file, reloaded when it changes (default: a built-in configuration with
-    /// the actions allocate and backfill, and all plugins except conformance, pdb and binpack).
+    /// the actions allocate and backfill, and all plugins except conformance, pdb,
+    /// binpack and reservation).
     #[arg(
         long = "scheduler-conf",
         visible_alias = "config",
