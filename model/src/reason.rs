@@ -116,12 +116,31 @@ pub struct Inadmissible {
     pub message: Name,
 }
 
+/// What a reason is about.
+#[derive(Clone, Copy)]
+enum About {
+    /// A cordon, a taint, or a condition of the node.
+    NodeState,
+    /// What the pod asks for, and what the node has or runs.
+    Pod,
+}
+
 impl Unfit {
     /// What kind of thing it is.
     pub const fn cause(self) -> Cause {
+        self.kind().0
+    }
+
+    /// Whether the reason may go although neither the pod nor what the node is made of changes: a
+    /// cordon, a taint, or a condition of the node.
+    pub const fn may_go(self) -> bool {
+        matches!(self.kind().1, About::NodeState)
+    }
+
+    const fn kind(self) -> (Cause, About) {
         match self {
             Self::TooManyPods | Self::Insufficient(_) | Self::UnknownResource(_) => {
-                Cause::Resources
+                (Cause::Resources, About::Pod)
             }
             Self::DiskConflict
             | Self::ClaimInUse
@@ -130,55 +149,15 @@ impl Unfit {
             | Self::VolumeAffinity
             | Self::VolumeMissing
             | Self::NoVolume
-            | Self::VolumeZone => Cause::Volumes,
-            Self::CutByAffinity
-            | Self::NotReady
-            | Self::NetworkUnavailable
-            | Self::Unschedulable
-            | Self::MemoryPressure
-            | Self::DiskPressure
-            | Self::PidPressure
-            | Self::Taint
-            | Self::EnforcedNodeAffinity
-            | Self::NodeAffinity
-            | Self::HostPorts
-            | Self::Spread
-            | Self::SpreadMissingLabel
-            | Self::PodAffinity
-            | Self::PodAntiAffinity
-            | Self::ExistingAntiAffinity
-            | Self::ResourceClaim
-            | Self::Devices
-            | Self::InvalidPools
-            | Self::DevicesTooComplex
-            | Self::DeviceError
-            | Self::Other(_) => Cause::Rules,
-        }
-    }
-
-    /// Whether the reason may go although neither the pod nor what the node is made of changes: a
-    /// cordon, a taint, or a condition of the node.
-    pub const fn may_go(self) -> bool {
-        match self {
+            | Self::VolumeZone => (Cause::Volumes, About::Pod),
             Self::NotReady
             | Self::NetworkUnavailable
             | Self::Unschedulable
             | Self::MemoryPressure
             | Self::DiskPressure
             | Self::PidPressure
-            | Self::Taint => true,
-            Self::TooManyPods
-            | Self::Insufficient(_)
-            | Self::UnknownResource(_)
-            | Self::DiskConflict
-            | Self::ClaimInUse
-            | Self::CsiDriverMissing(_)
-            | Self::MaxVolumeCount
-            | Self::VolumeAffinity
-            | Self::VolumeMissing
-            | Self::NoVolume
-            | Self::VolumeZone
-            | Self::CutByAffinity
+            | Self::Taint => (Cause::Rules, About::NodeState),
+            Self::CutByAffinity
             | Self::EnforcedNodeAffinity
             | Self::NodeAffinity
             | Self::HostPorts
@@ -192,7 +171,7 @@ impl Unfit {
             | Self::InvalidPools
             | Self::DevicesTooComplex
             | Self::DeviceError
-            | Self::Other(_) => false,
+            | Self::Other(_) => (Cause::Rules, About::Pod),
         }
     }
 
