@@ -17,10 +17,7 @@ use kube_batch_cache::{
     store::Store,
 };
 use kube_batch_framework::candidates::Search;
-use kube_batch_model::{
-    api_version::ApiVersion::{self, V1Alpha2},
-    decision::Decision,
-};
+use kube_batch_model::api_version::ApiVersion::{self, V1Alpha2};
 use kube_batch_scheduler::conf;
 use serde_json::Value;
 use tokio::time::{Duration, Instant};
@@ -127,13 +124,7 @@ fn decisions(
     let snapshot = take_snapshot(truth, &Assumed::default(), &options);
     let conf = conf::parse(configuration, registry).expect("a configuration").conf;
     let cycle = conf.run_cycle(snapshot.cluster, now, Search::Index, &mut |_| {});
-    let is_write = |decision: &&Decision| {
-        matches!(
-            decision,
-            Decision::Bind { .. } | Decision::Evict { .. } | Decision::Deallocate { .. }
-        )
-    };
-    let decision = cycle.decisions.iter().find(is_write)?;
+    let decision = cycle.decisions.iter().find(|decision| decision.is_write())?;
     Some(format!("in the end it could still be decided: {decision:?}"))
 }
 
