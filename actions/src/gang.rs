@@ -217,8 +217,8 @@ pub(crate) fn could_be_held(session: &mut Session, job: JobIdx) -> bool {
     too_large.take(n_to_spare + 1).count() <= n_to_spare
 }
 
-/// Number of tasks that a later action may place which places tasks that request nothing: those that fit somewhere as things stand, or may
-/// once another task has its place.
+/// Number of tasks that request nothing and that a later action, such as backfill, may place: those that fit on some
+/// node now, or may once another task has its place.
 // Parity: see docs/parity.md#b2.
 pub(crate) fn tasks_for_later(statement: &mut Statement<'_>) -> usize {
     let job = statement.job();

@@ -1,4 +1,4 @@
-//! The kinds of objects that are read: one table.
+//! The table of the kinds of objects that are read.
 //!
 //! [`each_kind`](crate::each_kind) has a row for each kind of Kubernetes and of JobSet. PodGroups and queues, of which
 //! every API has its own, are in [`dialect`].
@@ -98,7 +98,7 @@ macro_rules! each_kind {
                 watched(Optional, kube_batch_model::facts::device::class::DeviceClassFacts = $crate::read::device_class);
             /// A taint of devices.
             DeviceTaintRule: k8s_openapi::api::resource::v1::DeviceTaintRule,
-                "DeviceTaintRule", "devicetaintrules.resource.k8s.io", "v1", Cluster, Recently,
+                "DeviceTaintRule", "devicetaintrules.resource.k8s.io", "v1", Cluster, NewReleases,
                 "no device is tainted by a rule",
                 watched(Optional, kube_batch_model::facts::device::taint::DeviceTaintRuleFacts = $crate::read::taint_rule);
             /// A named priority.
@@ -129,11 +129,11 @@ macro_rules! each_kind {
                 "no further pods are created for them";
             /// A set of jobs.
             JobSet: $crate::jobset::JobSet,
-                "JobSet", "jobsets.jobset.x-k8s.io", "v1alpha2", Namespaced, Rarely,
+                "JobSet", "jobsets.jobset.x-k8s.io", "v1alpha2", Namespaced, IfInstalled,
                 "no further pods are created for them";
             /// A group of PodGroups.
             CompositePodGroup: k8s_openapi::api::scheduling::v1alpha3::CompositePodGroup,
-                "CompositePodGroup", "compositepodgroups.scheduling.k8s.io", "v1alpha3", Namespaced, Rarely,
+                "CompositePodGroup", "compositepodgroups.scheduling.k8s.io", "v1alpha3", Namespaced, IfInstalled,
                 "PodGroups that are part of one wait",
                 watched(Optional, kube_batch_model::facts::composite::CompositeFacts = $crate::read::composite);
         }
@@ -154,10 +154,10 @@ pub enum Scope {
 pub enum Availability {
     /// All.
     Everywhere,
-    /// Those of the last releases of Kubernetes.
-    Recently,
+    /// Those of new releases of Kubernetes.
+    NewReleases,
     /// Those in which an administrator has installed or enabled it.
-    Rarely,
+    IfInstalled,
 }
 
 struct Row {
@@ -256,7 +256,7 @@ const POD_GROUP: Row = Row {
     resource: "podgroups",
     version: "",
     scope: Scope::Namespaced,
-    availability: Availability::Rarely,
+    availability: Availability::IfInstalled,
     if_missing: "pods that name a PodGroup wait",
 };
 
@@ -266,7 +266,7 @@ const QUEUE: Row = Row {
     resource: "queues",
     version: "",
     scope: Scope::Cluster,
-    availability: Availability::Rarely,
+    availability: Availability::IfInstalled,
     if_missing: "jobs wait, because their queues do not exist",
 };
 
@@ -307,7 +307,7 @@ impl Kind {
         self.row().resource.split_once('.').map_or("", |(_, group)| group)
     }
 
-    /// Whether each of several APIs has such a kind.
+    /// Whether several APIs have a kind of this name.
     const fn is_of_dialects(self) -> bool {
         matches!(self, Self::PodGroup | Self::Queue)
     }

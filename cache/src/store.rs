@@ -189,7 +189,7 @@ impl<K: Ord + Clone, F: Fact> Table<K, F> {
 
 /// Facts that the store keeps in a table.
 pub trait Stored: Fact + Sized {
-    /// By what the table is sorted: the name of an object, its namespace and name, or one of these and its API.
+    /// The key by which the table is sorted: the name of an object, its namespace and name, or one of these and its API.
     type Key: Clone + Ord;
 
     /// The key of these facts.
@@ -272,7 +272,7 @@ impl Store {
         Self { interner: Interner::new(prefixes), ..Self::default() }
     }
 
-    /// Stores the facts of an object, new or changed. What an earlier version has said for good stays.
+    /// Stores the facts of an object, new or changed. Of a known object, [`Fact::keep`] says which fields stay.
     pub fn put<F: Stored>(&mut self, mut facts: F) -> Change {
         let key = facts.key();
         let table = F::table(self);
@@ -287,7 +287,7 @@ impl Store {
         F::table(self).share(facts.key(), facts);
     }
 
-    /// What shares equal names, labels and templates among the facts of many objects.
+    /// The interner, through which the facts of many objects share equal names, labels and templates.
     pub const fn interner_mut(&mut self) -> &mut Interner {
         &mut self.interner
     }

@@ -1,4 +1,4 @@
-//! The nodes and jobs of all moves of a session, in order, for indexes and orders to catch up.
+//! The nodes and jobs of all moves of a session, in order: indexes and orders catch up from it.
 
 use kube_batch_model::column::{JobIdx, NodeIdx};
 

@@ -63,7 +63,7 @@ async fn read_all(client: &Client) -> anyhow::Result<Lists> {
         }
         // Few clusters have the others; those of PodGroups and queues are what is simulated.
         let is_usual =
-            kind.availability() != Availability::Rarely || kind.versions().next().is_some();
+            kind.availability() != Availability::IfInstalled || kind.versions().next().is_some();
         if n_served == 0 && is_usual {
             let resources = kind.resources().join(" and ");
             let consequence = kind.if_missing();

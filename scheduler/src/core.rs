@@ -24,9 +24,9 @@ use crate::{
     writes::{Event, Remark, StatusWrite, eviction_events, remarks, status_writes},
 };
 
-/// The number of objects above which debug builds check only some snapshots and clusters.
+/// The number of objects up to which debug builds check every cycle; a check takes longer than a cycle.
 const CHECKED_ALWAYS: usize = 1_000;
-/// They check one in this many.
+/// Of larger clusters, debug builds check one cycle in this many.
 const CHECKED: u64 = 16;
 
 /// What a scheduler keeps from one cycle to the next.
@@ -48,7 +48,7 @@ pub struct CycleInput<'a> {
     pub store: &'a mut Store,
     /// The decisions in flight.
     pub assumed: &'a mut Assumed,
-    /// What clocks show.
+    /// The time of day.
     pub now: Timestamp,
     /// The time since a fixed moment, which setting a clock does not change.
     pub elapsed: Duration,

@@ -1,4 +1,4 @@
-//! What one plugin of a configuration provides for all: an interface for each, with a provider or none.
+//! Interfaces that at most one plugin of a configuration provides, such as the shares of queues.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use crate::topology::{JobLevel, JobTopology};
 
 /// What a plugin provides, as [`Plugin::provides`](super::Plugin::provides) returns it.
 ///
-/// Of two plugins that provide one thing, a configuration may have one.
+/// A configuration with two plugins that provide the same thing is rejected.
 #[derive(Clone, Copy, Default)]
 pub struct Provided<'p> {
     /// What queues deserve. Without it, no queue is overused, and none reclaims whole gangs.

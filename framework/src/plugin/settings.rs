@@ -10,28 +10,28 @@ use kube_batch_model::{name::Name, resource::is_extended_resource};
 /// The default is a plugin that decides nothing of this.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// The resources that do not count, neither for nodes nor for shares. Several plugins: those of all.
+    /// The resources that do not count, neither for nodes nor for shares. Those of all plugins count.
     pub ignored_resources: IgnoredResources,
     /// How long after the end of its grace period a task that is being terminated still counts as about to leave.
-    /// Several plugins: the first that says.
+    /// The first plugin that sets it counts.
     pub termination_timeout: Option<Duration>,
     /// How long a job may run with fewer tasks than its minimum before they are evicted; `None` for any time. Applies
-    /// while the extension point `enableJobReady` of the plugin is enabled. Several plugins: the shortest time.
+    /// while the extension point `enableJobReady` of the plugin is enabled. The shortest time of all plugins counts.
     pub staleness_grace_period: Option<Duration>,
-    /// Which jobs may be evicted with all their tasks where one alone may not be. Several plugins: the most of them.
+    /// Which jobs may be evicted with all their tasks where one alone may not be. The most permissive plugin counts.
     pub whole_jobs: WholeJobs,
     /// The largest ratio of what is evicted to what the waiting jobs of the queue that gets it can use; `None` for no
-    /// limit. Several plugins: the smallest.
+    /// limit. The smallest of all plugins counts.
     // Parity: new, see docs/parity.md#p15-loss-in-proportion.
     pub max_loss: Option<u32>,
-    /// When jobs that wait get reservations; `None` if they get none. Several plugins: the first that says.
+    /// When jobs that wait get reservations; `None` if they get none. The first plugin that sets it counts.
     // Parity: new, see docs/parity.md#a12.
     pub reservation_terms: Option<ReservationTerms>,
     /// Whether a PodGroup without pods is admitted only while its `minResources` fit also into what is idle or being
-    /// released, as by the action `enqueue` of Volcano. Several plugins: one suffices.
+    /// released, as by the action `enqueue` of Volcano. One plugin that says so suffices.
     // Parity: see docs/parity.md#k2.
     pub enqueues_strictly: bool,
-    /// Whether a job that is not ready is reported as unschedulable. Several plugins: one suffices.
+    /// Whether a job that is not ready is reported as unschedulable. One plugin that says so suffices.
     pub reports_unready_jobs: bool,
 }
 

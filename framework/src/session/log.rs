@@ -1,4 +1,4 @@
-//! What a session tells indexes and orders that catch up with its moves.
+//! The log of moves of a session, from which indexes and orders catch up.
 
 use kube_batch_model::column::{JobIdx, NodeIdx};
 

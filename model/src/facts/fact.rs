@@ -21,6 +21,6 @@ pub trait Fact: PartialEq + Serialize {
         false
     }
 
-    /// Keeps what an earlier version of the object has said for good.
+    /// Takes over the fields that do not change any more once an earlier version of the object has them.
     fn keep(&mut self, _earlier: &Self) {}
 }

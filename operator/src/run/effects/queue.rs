@@ -134,7 +134,7 @@ impl Release {
     }
 }
 
-/// A decision on its way.
+/// A decision that is being sent: its next step, and the attempts at that so far.
 #[derive(Clone, Debug)]
 pub(crate) struct DecisionWrite {
     pub(crate) id: DecisionId,
