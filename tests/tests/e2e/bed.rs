@@ -299,12 +299,20 @@ impl Bed {
         }
     }
 
-    /// Fails the test if a pod of a Job is running at any time of the observation period.
-    pub(crate) fn expect_none_running(&self, owner: &str) {
-        self.consistently(&format!("no pod of {owner} is running"), || {
-            let running = self.pods_in(owner, "Running").len();
-            if running == 0 { Ok(()) } else { Err(format!("{running} are running")) }
-        });
+    /// Waits until pods of a Job are pending, and fails the test if one is running during the observation
+    /// period. Without the wait, a Job whose controller is late would pass with no pod at all.
+    pub(crate) fn expect_waiting(&self, owner: &str) {
+        let waits = || {
+            let [n_pending, n_running] =
+                ["Pending", "Running"].map(|phase| self.pods_in(owner, phase).len());
+            if n_pending > 0 && n_running == 0 {
+                Ok(())
+            } else {
+                Err(format!("{n_pending} are pending, {n_running} are running"))
+            }
+        };
+        self.eventually(&format!("pods of {owner} are pending"), waits);
+        self.consistently(&format!("no pod of {owner} is running"), waits);
     }
 
     fn fail(&self, what: &str) -> ! {

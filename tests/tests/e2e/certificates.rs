@@ -66,7 +66,7 @@ fn scheduling_continues_when_the_expired_certificate_of_the_api_server_is_renewe
         let log = bed.scheduler(row).log();
         if log.contains("certificate expired") { Ok(()) } else { Err(log) }
     });
-    bed.expect_none_running("after");
+    bed.expect_waiting("after");
     assert_eq!(bed.scheduler(row).get("/healthz").0, 200, "the process keeps running");
     proxy.present(bed.plane.serving_certificate());
     bed.wait_until_running("after", 3);

@@ -51,7 +51,7 @@ fn pods_move_off_a_drained_node() {
     bed.kubectl(["delete", "node", "node-00000"]).expect("deleted");
     bed.apply(&job("too-much", 1, "1"));
     bed.apply(&group("too-much", 1));
-    bed.expect_none_running("too-much");
+    bed.expect_waiting("too-much");
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn changes_of_a_podgroup_take_effect() {
     bed.start_scheduler(&[]);
     bed.apply(&group("gang", 6));
     bed.apply(&job("gang", 6, "1"));
-    bed.expect_none_running("gang");
+    bed.expect_waiting("gang");
     bed.apply(&group("gang", 3));
     bed.wait_until_running("gang", 4);
     // The minimum exceeds the number of running pods: they keep running.
@@ -92,7 +92,7 @@ fn a_recreated_priority_class_changes_priorities() {
     second["spec"]["priorityClassName"] = json!("rank");
     bed.apply(&second);
     bed.apply(&job("second", 2, "1"));
-    bed.expect_none_running("second");
+    bed.expect_waiting("second");
     // The value of a class is immutable, but the class can be deleted and created again.
     bed.kubectl(["delete", "priorityclass", "rank"]).expect("deleted");
     bed.apply(&priority_class("rank", 1000));

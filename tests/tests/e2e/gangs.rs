@@ -19,7 +19,7 @@ fn a_gang_starts_only_when_all_its_pods_fit() {
             "0 of 2 pods fit; 2 find no node: 0/2 nodes are available: 2 Insufficient cpu.";
         if message == wanted { Ok(()) } else { Err(status.to_string()) }
     });
-    bed.expect_none_running("waits");
+    bed.expect_waiting("waits");
     bed.kubectl(["delete", "job", "whole", "--namespace", crate::bed::NAMESPACE]).expect("deleted");
     bed.wait_until_running("waits", 2);
 }

@@ -73,7 +73,7 @@ fn both_api_groups_work_together() {
     // The capability of each queue applies to the jobs that name it.
     bed.apply(&in_queue(old_group("too-much", 1), "new"));
     bed.apply(&job("too-much", 1, "1"));
-    bed.consistently("a pod beyond the capability is pending", || is_pending(&bed, "too-much", 1));
+    bed.expect_waiting("too-much");
 }
 
 fn has_default_queue_in(bed: &Bed, api_group: &str) {

@@ -137,7 +137,7 @@ fn jobs_with_and_without_a_gang_of_kubernetes_own_start() {
     bed.apply(&plain_job("plain", 6));
     bed.wait_until_running("plain", 4);
     assert_eq!(wait_for_condition(&bed, "plain", "True", "Scheduled"), "");
-    bed.expect_none_running("large");
+    bed.expect_waiting("large");
     bed.kubectl(["delete", "job", "plain", "--namespace", NAMESPACE, "--cascade=foreground"])
         .expect("deleted");
     bed.plane
@@ -159,7 +159,7 @@ fn a_job_in_one_of_our_groups_stays_in_it_although_it_has_one_of_kubernetes_own(
         own_group_of(&bed, "ours").map(drop).ok_or_else(|| "it has not".to_owned())
     });
     wait_for_phase(&bed, "podgroups.scheduling.sigs.dev", "ours", "Pending");
-    bed.expect_none_running("ours");
+    bed.expect_waiting("ours");
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn a_group_of_kubernetes_own_starts_in_one_zone() {
                         5 required pods fit into one zone";
         if status.contains(expected) { Ok(()) } else { Err(status) }
     });
-    bed.expect_none_running("near");
+    bed.expect_waiting("near");
     bed.plane
         .create_nodes(&Nodes { prefix: "more".to_owned(), ..nodes(1, "2") })
         .expect("another node in the first zone");
@@ -278,7 +278,7 @@ fn the_groups_of_a_composite_group_start_together() {
         says(&bed, "left", expected).or_else(|_| says(&bed, "right", expected))
     });
     for name in ["left", "right"] {
-        bed.expect_none_running(name);
+        bed.expect_waiting(name);
     }
     bed.plane
         .create_nodes(&Nodes { prefix: "more".to_owned(), ..nodes(1, "2") })

@@ -235,17 +235,11 @@ fn a_pod_counts_for_the_queue_from_which_it_was_bound_whatever_its_user_changes(
     alice(&["delete", GROUPS, "g"]).expect("deleted");
     bed.apply(&group_in("h", "a"));
     bed.apply(&job("h", 2, "1"));
-    let waits = |bed: &Bed| {
-        bed.consistently("nothing else is bound from the queue", || match bed.n_bound("h") {
-            0 => Ok(()),
-            n_bound => Err(format!("{n_bound} are bound")),
-        });
-    };
-    waits(&bed);
+    bed.expect_waiting("h");
     // The next leader reads the record.
     bed.take_scheduler(first).kill();
     bed.start_scheduler(&[]);
-    waits(&bed);
+    bed.expect_waiting("h");
     bed.kubectl(["delete", "job", "g", "--namespace", NAMESPACE]).expect("deleted");
     bed.wait_until_running("h", 2);
 }

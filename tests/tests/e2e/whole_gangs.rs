@@ -96,7 +96,7 @@ fn a_gang_that_preempts_another_starts_although_the_leader_is_killed_meanwhile()
     assert!((1.0..200.0).contains(&n_cycles), "{n_cycles} cycles");
     assert_eq!(n_terminating(&bed, "low"), 0, "the victims had their time to stop");
     bed.wait_until_running("middle", 4);
-    bed.expect_none_running("low");
+    bed.expect_waiting("low");
     expect_evicted(&bed, 4);
 
     // The gang runs again once there is room.
@@ -138,6 +138,6 @@ fn a_queue_reclaims_the_gang_that_no_budget_protects() {
     bed.wait_until_running("due", 4);
     bed.wait_until_running("younger", 4);
     // Both queues have what they deserve: neither takes the gang of the other.
-    bed.expect_none_running("older");
+    bed.expect_waiting("older");
     expect_evicted(&bed, 4);
 }
