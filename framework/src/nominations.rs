@@ -12,7 +12,7 @@
 use kube_batch_model::{
     column::{JobIdx, TaskIdx},
     decision::Decision,
-    reason::Unfit,
+    reason::{FitReport, NodeReason},
 };
 
 use crate::{
@@ -155,10 +155,10 @@ pub(crate) fn settle(session: &mut Session) {
 /// Decides which claims for devices are deallocated.
 // Parity: see docs/parity.md#v9.
 fn deallocate(session: &mut Session) {
-    let reason = Unfit::ResourceClaim.text(&session.cluster().dimensions);
     let refused = |job: JobIdx| {
         let report = session.failure(job).and_then(Failure::fit_report);
-        report.is_some_and(|report| report.has(&reason))
+        let mut reasons = report.into_iter().flat_map(FitReport::refused);
+        reasons.any(|nodes| nodes.reason == NodeReason::ResourceClaim)
     };
     let claims = session.claims_to_deallocate(&refused);
     let cluster = session.cluster();

@@ -2,7 +2,7 @@
 
 mod extension_point;
 
-use std::{borrow::Cow, cmp::Ordering, time::Duration};
+use std::{cmp::Ordering, time::Duration};
 
 use jiff::Timestamp;
 use kube_batch_model::{
@@ -11,7 +11,7 @@ use kube_batch_model::{
     decision::{ClaimChoice, DeviceChoice},
     name::{Name, ObjectKey},
     physical::PhysicalRequests,
-    reason::{Inadmissible, JobProblem, Unfit},
+    reason::{Inadmissible, JobProblem, NodeReason, Unfit},
     resource::{ResourceVector, Share},
 };
 
@@ -394,11 +394,12 @@ impl<'p> Plugins<'p> {
         self.policy.enabled_claims().is_some_and(|claims| claims.must_wait(task))
     }
 
-    /// The text of a reason, to be preceded by a number of nodes.
-    pub fn reason_text(self, class: ClassIdx, reason: Unfit) -> Cow<'static, str> {
+    /// A reason why a class does not fit, with its names.
+    pub fn named_reason(self, class: ClassIdx, reason: Unfit) -> NodeReason {
         let claims = self.policy.enabled_claims();
         let own = claims.and_then(|claims| claims.reason_text(self.cluster, class, reason));
-        own.map_or_else(|| self.cluster.reason_text(class, reason), Cow::Owned)
+        let own = own.map(|text| NodeReason::Other(Name::from(text)));
+        own.unwrap_or_else(|| self.cluster.named_reason(class, reason))
     }
 
     /// The score terms of all plugins.

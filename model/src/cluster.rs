@@ -5,7 +5,6 @@
 //! the placements of tasks, and only [`Cluster::set_placement`] changes them while a cycle runs.
 
 use std::{
-    borrow::Cow,
     collections::{BTreeMap, HashMap},
     ops::Range,
     sync::Arc,
@@ -37,7 +36,7 @@ use crate::{
     },
     matcher_set::MatcherSet,
     name::{JobKey, Name, ObjectKey},
-    reason::{JobProblem, JobWarning, Unfit},
+    reason::{JobProblem, JobWarning, NodeReason, Unfit},
     resource::{Dimensions, Ledger, Request, ResourceVector, UNLIMITED},
     status::{N_STATUSES, Placement, TaskStatus},
 };
@@ -769,20 +768,16 @@ impl Cluster {
         placed.or(self.tasks.facts[task].node.as_ref())
     }
 
-    /// The message that Kubernetes uses for a reason why a class does not fit, to be preceded by a
-    /// number of nodes.
-    pub fn reason_text(&self, class: ClassIdx, reason: Unfit) -> Cow<'static, str> {
-        if let Unfit::CsiDriverMissing(at) = reason
-            && let Some(driver) = self.storage.csi_drivers.keys().nth(at as usize)
-        {
-            return Cow::Owned(format!("{driver} CSI driver is not installed on the node"));
-        }
-        if let Unfit::UnknownResource(at) = reason
-            && let Some(resource) = self.classes.request[class].unknown().get(at as usize)
-        {
-            return Cow::Owned(format!("Insufficient {resource}"));
-        }
-        reason.text(&self.dimensions)
+    /// A reason why a class does not fit, with its names.
+    pub fn named_reason(&self, class: ClassIdx, reason: Unfit) -> NodeReason {
+        let unknown = self.classes.request[class].unknown();
+        let unknown = |at| unknown.get(at as usize).cloned();
+        let driver = |at| self.storage.csi_drivers.keys().nth(at as usize).cloned();
+        reason.named(
+            |dim| self.dimensions.name(dim).clone(),
+            |at| unknown(at).unwrap_or_else(|| Name::from("resources")),
+            |at| driver(at).unwrap_or_else(|| Name::from("a")),
+        )
     }
 
     /// Stops counting the resources that `ignores` picks: no node has them, no task requests them, and

@@ -1,25 +1,23 @@
 //! Reasons why a task or job is not scheduled. They are data, not errors.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
 
 use crate::{
     api_version::ApiVersion,
     column::Dim,
     facts::pod_hints::MetadataPlace,
     name::{Name, ObjectKey},
-    resource::Dimensions,
 };
 
 /// Why a class of tasks cannot go to a node.
 ///
 /// Variants are in the order in which Kubernetes runs its filters. If several filters refuse a node,
-/// the first one gives the reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Unfit {
+/// the first one gives the reason. A filter names resources and drivers by their rows in the snapshot, which costs
+/// nothing; in a [`NodeReason`] they have their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Unfit<Resource = Dim, Row = u32, Text = &'static str> {
     /// Excluded by name before any filter runs.
     CutByAffinity,
     /// The node's Ready condition is not True.
@@ -45,15 +43,15 @@ pub enum Unfit {
     /// No pod slot is left.
     TooManyPods,
     /// Not enough of a resource.
-    Insufficient(Dim),
+    Insufficient(Resource),
     /// A resource that no node has, given by its position in `Request::unknown`.
-    UnknownResource(u32),
+    UnknownResource(Row),
     /// Another pod on the node uses the same disk.
     DiskConflict,
     /// A ReadWriteOncePod claim is in use.
     ClaimInUse,
     /// The node lacks a CSI driver, given by its position among the CSIDrivers of the cluster.
-    CsiDriverMissing(u32),
+    CsiDriverMissing(Row),
     /// The node can attach no more volumes of a driver.
     MaxVolumeCount,
     /// The node affinity of a bound volume.
@@ -85,8 +83,11 @@ pub enum Unfit {
     /// A selector of devices fails, or a ResourceClaim cannot be allocated for another reason.
     DeviceError,
     /// A reason without a variant, given by its text: of a plugin outside this project, or one that is rare.
-    Other(&'static str),
+    Other(Text),
 }
+
+/// Why nodes do not admit a class of tasks, with the names that only the cluster knows.
+pub type NodeReason = Unfit<Name, Name, Name>;
 
 /// The reason of a waiting pod that more nodes would help. Autoscalers add nodes for it.
 pub const MORE_NODES_WOULD_HELP: &str = "Unschedulable";
@@ -97,7 +98,7 @@ pub const REASONS_OF_LOAD: [&str; 4] =
     [MORE_NODES_WOULD_HELP, "QueueCapability", "QueueShare", "ResourcesReserved"];
 
 /// What kind of thing keeps a pod from a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Cause {
     /// Not enough of a resource, or of pod slots.
     Resources,
@@ -108,7 +109,7 @@ pub enum Cause {
 }
 
 /// Why no node admits a class of tasks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inadmissible {
     /// What kind of thing.
     pub cause: Cause,
@@ -125,19 +126,19 @@ enum About {
     Pod,
 }
 
-impl Unfit {
+impl<Resource, Row, Text> Unfit<Resource, Row, Text> {
     /// What kind of thing it is.
-    pub const fn cause(self) -> Cause {
+    pub const fn cause(&self) -> Cause {
         self.kind().0
     }
 
     /// Whether the reason may go although neither the pod nor what the node is made of changes: a
     /// cordon, a taint, or a condition of the node.
-    pub const fn may_go(self) -> bool {
+    pub const fn may_go(&self) -> bool {
         matches!(self.kind().1, About::NodeState)
     }
 
-    const fn kind(self) -> (Cause, About) {
+    const fn kind(&self) -> (Cause, About) {
         match self {
             Self::TooManyPods | Self::Insufficient(_) | Self::UnknownResource(_) => {
                 (Cause::Resources, About::Pod)
@@ -174,7 +175,9 @@ impl Unfit {
             | Self::Other(_) => (Cause::Rules, About::Pod),
         }
     }
+}
 
+impl Unfit {
     /// Whether Kubernetes reports this reason together with `first`, the first reason of a node: the
     /// filters report one reason each, except for the one that binds volumes.
     // Parity: see docs/parity.md#f10.
@@ -184,10 +187,56 @@ impl Unfit {
         self == first || (is_binding(self) && is_binding(first))
     }
 
-    /// The message that Kubernetes uses, to be preceded by a number of nodes. Without names that only
-    /// the cluster knows: see `Cluster::reason_text`.
-    pub fn text(self, dimensions: &Dimensions) -> Cow<'static, str> {
-        Cow::Borrowed(match self {
+    /// The reason with its names: `resource` knows those of rows, `unknown` those of the resources that no node has,
+    /// and `driver` those of CSI drivers.
+    pub fn named(
+        self,
+        resource: impl FnOnce(Dim) -> Name,
+        unknown: impl FnOnce(u32) -> Name,
+        driver: impl FnOnce(u32) -> Name,
+    ) -> NodeReason {
+        match self {
+            Self::Insufficient(dim) => NodeReason::Insufficient(resource(dim)),
+            Self::UnknownResource(at) => NodeReason::UnknownResource(unknown(at)),
+            Self::CsiDriverMissing(at) => NodeReason::CsiDriverMissing(driver(at)),
+            Self::Other(text) => NodeReason::Other(Name::from(text)),
+            Self::CutByAffinity => NodeReason::CutByAffinity,
+            Self::NotReady => NodeReason::NotReady,
+            Self::NetworkUnavailable => NodeReason::NetworkUnavailable,
+            Self::Unschedulable => NodeReason::Unschedulable,
+            Self::MemoryPressure => NodeReason::MemoryPressure,
+            Self::DiskPressure => NodeReason::DiskPressure,
+            Self::PidPressure => NodeReason::PidPressure,
+            Self::Taint => NodeReason::Taint,
+            Self::EnforcedNodeAffinity => NodeReason::EnforcedNodeAffinity,
+            Self::NodeAffinity => NodeReason::NodeAffinity,
+            Self::HostPorts => NodeReason::HostPorts,
+            Self::TooManyPods => NodeReason::TooManyPods,
+            Self::DiskConflict => NodeReason::DiskConflict,
+            Self::ClaimInUse => NodeReason::ClaimInUse,
+            Self::MaxVolumeCount => NodeReason::MaxVolumeCount,
+            Self::VolumeAffinity => NodeReason::VolumeAffinity,
+            Self::VolumeMissing => NodeReason::VolumeMissing,
+            Self::NoVolume => NodeReason::NoVolume,
+            Self::VolumeZone => NodeReason::VolumeZone,
+            Self::Spread => NodeReason::Spread,
+            Self::SpreadMissingLabel => NodeReason::SpreadMissingLabel,
+            Self::PodAffinity => NodeReason::PodAffinity,
+            Self::PodAntiAffinity => NodeReason::PodAntiAffinity,
+            Self::ExistingAntiAffinity => NodeReason::ExistingAntiAffinity,
+            Self::ResourceClaim => NodeReason::ResourceClaim,
+            Self::Devices => NodeReason::Devices,
+            Self::InvalidPools => NodeReason::InvalidPools,
+            Self::DevicesTooComplex => NodeReason::DevicesTooComplex,
+            Self::DeviceError => NodeReason::DeviceError,
+        }
+    }
+}
+
+impl fmt::Display for NodeReason {
+    /// The message that Kubernetes uses, to be preceded by a number of nodes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             Self::CutByAffinity => "node(s) didn't satisfy plugin(s) [NodeAffinity]",
             Self::NotReady => "node(s) were not ready",
             Self::NetworkUnavailable => "node(s) had unavailable network",
@@ -200,16 +249,17 @@ impl Unfit {
             Self::NodeAffinity => "node(s) didn't match Pod's node affinity/selector",
             Self::HostPorts => "node(s) didn't have free ports for the requested pod ports",
             Self::TooManyPods => "Too many pods",
-            Self::Insufficient(dim) => {
-                return Cow::Owned(format!("Insufficient {}", dimensions.name(dim)));
+            Self::Insufficient(resource) | Self::UnknownResource(resource) => {
+                return write!(f, "Insufficient {resource}");
             }
-            Self::UnknownResource(_) => "Insufficient resources",
             Self::DiskConflict => "node(s) had no available disk",
             Self::ClaimInUse => {
                 "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode \
                  already in-use by another pod"
             }
-            Self::CsiDriverMissing(_) => "a CSI driver is not installed on the node",
+            Self::CsiDriverMissing(driver) => {
+                return write!(f, "{driver} CSI driver is not installed on the node");
+            }
             Self::MaxVolumeCount => "node(s) exceed max volume count",
             Self::VolumeAffinity => "node(s) didn't match PersistentVolume's node affinity",
             Self::VolumeMissing => {
@@ -239,13 +289,24 @@ impl Unfit {
 }
 
 /// Why a class of tasks fits on no node: the number of nodes for each reason.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct FitReport {
     n_nodes: usize,
-    counts: BTreeMap<String, usize>,
+    /// In the order of their reasons, each of which is there once.
+    refused: Vec<RefusingNodes>,
     /// A reason that holds for all nodes at once.
-    everywhere: Option<Name>,
-    causes: BTreeSet<Cause>,
+    everywhere: Option<Inadmissible>,
+}
+
+/// The nodes that refuse a class of tasks for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RefusingNodes {
+    /// The reason.
+    pub reason: NodeReason,
+    /// How many nodes give it.
+    pub n_nodes: usize,
 }
 
 impl FitReport {
@@ -256,34 +317,26 @@ impl FitReport {
 
     /// A report with one reason for all nodes.
     pub fn everywhere(n_nodes: usize, reason: Inadmissible) -> Self {
-        let causes = BTreeSet::from([reason.cause]);
-        Self { n_nodes, everywhere: Some(reason.message), causes, ..Self::default() }
-    }
-
-    /// Whether some node has this reason.
-    pub fn has(&self, reason: &str) -> bool {
-        self.counts.contains_key(reason)
+        Self { n_nodes, everywhere: Some(reason), ..Self::default() }
     }
 
     /// Adds `n_nodes` nodes with a reason.
-    pub fn add(&mut self, cause: Cause, reason: &str, n_nodes: usize) {
-        self.causes.insert(cause);
-        match self.counts.get_mut(reason) {
-            Some(count) => *count += n_nodes,
-            None => {
-                self.counts.insert(reason.to_owned(), n_nodes);
-            }
+    pub fn add(&mut self, reason: NodeReason, n_nodes: usize) {
+        match self.refused.binary_search_by(|own| own.reason.cmp(&reason)) {
+            Ok(at) => self.refused[at].n_nodes += n_nodes,
+            Err(at) => self.refused.insert(at, RefusingNodes { reason, n_nodes }),
         }
+    }
+
+    /// Reasons with the number of nodes that gave them.
+    pub fn refused(&self) -> &[RefusingNodes] {
+        &self.refused
     }
 
     /// Whether a reason is of this kind.
     pub fn has_cause(&self, cause: Cause) -> bool {
-        self.causes.contains(&cause)
-    }
-
-    /// Reasons with the number of nodes that gave them.
-    pub fn counts(&self) -> impl Iterator<Item = (&str, usize)> {
-        self.counts.iter().map(|(reason, count)| (reason.as_str(), *count))
+        self.everywhere.as_ref().is_some_and(|reason| reason.cause == cause)
+            || self.refused.iter().any(|nodes| nodes.reason.cause() == cause)
     }
 }
 
@@ -295,10 +348,10 @@ impl fmt::Display for FitReport {
             return f.write_str("no nodes available to schedule pods");
         }
         write!(f, "0/{} nodes are available", self.n_nodes)?;
-        let mut parts: Vec<String> =
-            self.counts.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+        let part = |nodes: &RefusingNodes| format!("{} {}", nodes.n_nodes, nodes.reason);
+        let mut parts: Vec<String> = self.refused.iter().map(part).collect();
         parts.sort_unstable();
-        parts.extend(self.everywhere.iter().map(Name::to_string));
+        parts.extend(self.everywhere.iter().map(|reason| reason.message.to_string()));
         if parts.is_empty() {
             return f.write_str(".");
         }
@@ -589,9 +642,10 @@ mod tests {
     #[test]
     fn reports_read_as_kubernetes_writes_them() {
         let mut report = FitReport::new(12);
-        report.add(Cause::Resources, "Insufficient cpu", 10);
-        report.add(Cause::Rules, "node(s) had untolerated taint(s)", 2);
-        report.add(Cause::Resources, "Insufficient memory", 2);
+        report.add(NodeReason::Insufficient("cpu".into()), 7);
+        report.add(NodeReason::Taint, 2);
+        report.add(NodeReason::Insufficient("memory".into()), 2);
+        report.add(NodeReason::Insufficient("cpu".into()), 3);
         assert_eq!(
             report.to_string(),
             "0/12 nodes are available: 10 Insufficient cpu, 2 Insufficient memory, \

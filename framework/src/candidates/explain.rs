@@ -41,8 +41,7 @@ fn report(
     }
     let mut report = FitReport::new(n_nodes);
     for (reason, n_nodes) in counts.iter().filter(|(_, n_nodes)| **n_nodes > 0) {
-        let text = inputs.policy.about(inputs.cluster).reason_text(class, *reason);
-        report.add(reason.cause(), &text, *n_nodes);
+        report.add(inputs.policy.about(inputs.cluster).named_reason(class, *reason), *n_nodes);
     }
     report
 }

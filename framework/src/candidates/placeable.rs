@@ -6,7 +6,6 @@ use kube_batch_model::{
     cluster::Cluster,
     column::{ClassIdx, Column, ConstraintClassIdx, NodeIdx},
     node_set::NodeSet,
-    reason::Unfit,
     resource::{Ledger, Request},
     status::TaskStatus,
 };
@@ -136,7 +135,7 @@ fn may_admit_later(
     let may_go = |node: &NodeIdx| {
         let (dependency, capacity) = (Dependency::Class, Capacity::Idle);
         let refusal = rules.predicate(policy, cluster, class, *node, dependency, capacity);
-        refusal.is_err_and(Unfit::may_go)
+        refusal.is_err_and(|reason| reason.may_go())
     };
     let refusing = cluster.nodes.facts.ids().filter(|node| !eligible.contains(*node));
     refusing.filter(may_go).collect()

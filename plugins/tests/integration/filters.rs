@@ -299,9 +299,10 @@ fn filters(dependencies: &[Dependency]) -> impl Fn(&str, &Case, &World) -> Diffe
                 None => {
                     let refusals = opened.refusals(node(cluster, name), dependencies);
                     let reasons = refusals.into_iter().map(|unfit| {
-                        let reason = cluster.reason_text(opened.class, unfit);
-                        report.add(unfit.cause(), &reason, 1);
-                        reason.into_owned()
+                        let reason = cluster.named_reason(opened.class, unfit);
+                        let text = reason.to_string();
+                        report.add(reason, 1);
+                        text
                     });
                     Some(reasons.collect::<Vec<_>>().join(", ")).filter(|text| !text.is_empty())
                 }
@@ -328,7 +329,7 @@ fn resources(_: &str, case: &Case, world: &World) -> Differences {
     let class = waiting(&cluster).expect("the pod waits");
     let text = |dim: Dim| {
         let unfit = if dim == Dim::PODS { Unfit::TooManyPods } else { Unfit::Insufficient(dim) };
-        cluster.reason_text(class, unfit).into_owned()
+        cluster.named_reason(class, unfit).to_string()
     };
     let mut differences = Vec::new();
     for (name, fits) in &case.expect.fits {
