@@ -25,7 +25,7 @@ use kube_batch_model::{
     column::{Column, Dim},
     facts::{fact::Fact, group::GroupFacts, policy::BudgetFacts, queue::QueueFacts},
     name::{Name, ObjectKey},
-    reason::{Duplicate, Ignored},
+    problem::{Duplicate, Ignored},
     resource::{Dimensions, Ledger, ResourceVector},
     status::Placement,
 };

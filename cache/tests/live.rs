@@ -29,7 +29,7 @@ use kube_batch_model::{
     },
     membership::BOUND_QUEUE_ANNOTATION,
     name::{JobKey, Name, ObjectKey},
-    reason::JobProblem,
+    problem::JobProblem,
 };
 use proptest::prelude::*;
 use serde::de::DeserializeOwned;

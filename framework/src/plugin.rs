@@ -37,7 +37,8 @@ use kube_batch_model::{
     cluster::Cluster,
     column::{ClassIdx, CompositeIdx, DomainIdx, JobIdx, NodeIdx, QueueIdx, TaskIdx},
     node_set::NodeSet,
-    reason::{Inadmissible, JobProblem, Unfit},
+    problem::JobProblem,
+    reason::{Inadmissible, Unfit},
     status::Placement,
 };
 

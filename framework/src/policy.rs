@@ -11,7 +11,8 @@ use kube_batch_model::{
     decision::{ClaimChoice, DeviceChoice},
     name::{Name, ObjectKey},
     physical::PhysicalRequests,
-    reason::{Inadmissible, JobProblem, NodeReason, Unfit},
+    problem::JobProblem,
+    reason::{Inadmissible, NodeReason, Unfit},
     resource::{ResourceVector, Share},
 };
 

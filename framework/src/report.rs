@@ -15,7 +15,7 @@ use kube_batch_model::{
     facts::{group::GroupFacts, queue::QueueFacts},
     name::{JobKey, Name},
     object_status::{PodGroupStatus, QueueStatus},
-    reason::{JobProblem, JobWarning},
+    problem::{JobProblem, JobWarning},
     resource::{ResourceVector, Share},
     status::TaskStatus,
     text::{short_reason, shortened},

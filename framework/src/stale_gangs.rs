@@ -13,7 +13,7 @@ use kube_batch_model::{
     cluster::Cluster,
     column::{JobIdx, TaskIdx},
     decision::EvictReason,
-    reason::JobProblem,
+    problem::JobProblem,
     resource::Share,
     status::TaskStatus,
 };

@@ -4,7 +4,7 @@
 
 use kube_batch_model::{
     cluster::Cluster, column::JobIdx, composites::Composites, facts::composite::CompositeFacts,
-    name::Name, reason::JobProblem,
+    name::Name, problem::JobProblem,
 };
 
 use crate::{policy::Policy, topology::Home};

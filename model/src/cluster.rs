@@ -36,7 +36,8 @@ use crate::{
     },
     matcher_set::MatcherSet,
     name::{JobKey, Name, ObjectKey},
-    reason::{JobProblem, JobWarning, NodeReason, Unfit},
+    problem::{JobProblem, JobWarning},
+    reason::{NodeReason, Unfit},
     resource::{Dimensions, Ledger, Request, ResourceVector, UNLIMITED},
     status::{N_STATUSES, Placement, TaskStatus},
 };

@@ -8,7 +8,7 @@ use crate::{
     decision::{EvictReason, PodRef},
     facts::group::GroupFacts,
     name::{JobKey, Name},
-    reason::JobWarning,
+    problem::JobWarning,
     resource::Share,
     text::shortened,
 };

@@ -21,6 +21,7 @@ pub mod node_set;
 mod null;
 pub mod object_status;
 pub mod physical;
+pub mod problem;
 pub use kube_batch_quantity as quantity;
 pub mod reason;
 pub mod resource;

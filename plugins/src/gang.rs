@@ -28,7 +28,7 @@ use kube_batch_model::{
     composites::{Child, Composites},
     facts::group::RoleFacts,
     name::{JobKey, Name},
-    reason::JobProblem,
+    problem::JobProblem,
     status::TaskStatus,
 };
 

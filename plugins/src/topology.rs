@@ -29,7 +29,7 @@ use kube_batch_model::{
     column::{ClassIdx, CompositeIdx, JobIdx, TaskIdx},
     facts::topology::TopologyFacts,
     name::Name,
-    reason::JobProblem,
+    problem::JobProblem,
     status::{Placement, TaskStatus},
 };
 

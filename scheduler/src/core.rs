@@ -17,7 +17,7 @@ use kube_batch_cache::{
 use kube_batch_framework::{
     candidates::Search, memory::Memory, milestone::Milestone, report::Cycle,
 };
-use kube_batch_model::{cluster::Cluster, name::Name, reason::Ignored};
+use kube_batch_model::{cluster::Cluster, name::Name, problem::Ignored};
 
 use crate::{
     conf::Conf,

@@ -22,7 +22,8 @@ use kube_batch_model::{
     facts::{device::claim::ClaimSource, group::GroupFacts, pod::TaskFacts, queue::QueueFacts},
     name::{JobKey, Name, ObjectKey},
     object_status::{MISCONFIGURED, PodGroupStatus, QueueStatus, UNSCHEDULABLE},
-    reason::{Ignored, JobProblem, REASONS_OF_LOAD},
+    problem::{Ignored, JobProblem},
+    reason::REASONS_OF_LOAD,
     text::shortened,
 };
 

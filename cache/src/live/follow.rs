@@ -11,7 +11,7 @@ use kube_batch_model::{
     column::QueueIdx,
     facts::{device::claim::ResourceClaimFacts, pod::TaskFacts},
     name::{JobKey, Name, ObjectKey},
-    reason::Ignored,
+    problem::Ignored,
 };
 
 use super::{

@@ -11,7 +11,7 @@ use kube_batch_model::{
         topology::TopologyFacts,
     },
     name::JobKey,
-    reason::{JobProblem, JobWarning},
+    problem::{JobProblem, JobWarning},
     resource::Ledger,
     status::Placement,
 };

@@ -11,7 +11,7 @@ use kube_batch_model::{
     api_version::Join,
     facts::{pod::TaskFacts, pod_hints::MisplacedGroup},
     name::{Name, ObjectKey},
-    reason::JobWarning,
+    problem::JobWarning,
 };
 
 use crate::store::Store;

@@ -21,7 +21,7 @@ use kube_batch_model::{
     },
     intern::Interned,
     name::{JobKey, Name, ObjectKey, natural_order},
-    reason::{JobProblem, JobWarning},
+    problem::{JobProblem, JobWarning},
     status::TaskStatus,
 };
 

@@ -13,7 +13,7 @@ use kube_batch_model::{
         pod::TaskFacts,
     },
     name::{JobKey, Name},
-    reason::JobProblem,
+    problem::JobProblem,
     resource::{Dimensions, Ledger},
     status::{Placement, TaskStatus},
 };

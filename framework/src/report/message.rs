@@ -5,7 +5,8 @@ use kube_batch_model::{
     column::{Dim, JobIdx, NodeIdx, QueueIdx},
     name::Name,
     object_status::UNSCHEDULABLE,
-    reason::{Cause, FitReport, JobProblem, MORE_NODES_WOULD_HELP, REASONS_OF_LOAD},
+    problem::JobProblem,
+    reason::{Cause, FitReport, MORE_NODES_WOULD_HELP, REASONS_OF_LOAD},
     resource::{ResourceVector, Unit},
     status::TaskStatus,
 };

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     job_report::JobReport,
     object_status::{PodGroupCondition, PodGroupStatus},
-    reason::JobProblem,
+    problem::JobProblem,
 };
 
 /// The condition that reports whether a gang has started.

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     job_report::{JobReport, Phase},
     object_status::{PodGroupStatus, QueueStatus, UNSCHEDULABLE},
-    reason::JobProblem,
+    problem::JobProblem,
 };
 
 /// The phase of a group whose pods may be created.

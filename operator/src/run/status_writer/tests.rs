@@ -11,7 +11,7 @@ use kube_batch_model::{
     decision::Decision,
     facts::group::GroupFacts,
     name::{JobKey, ObjectKey},
-    reason::JobProblem,
+    problem::JobProblem,
 };
 use kube_batch_scheduler::writes::status_writes;
 use tokio::task::JoinSet;
