@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use kube_batch_framework::{
-    failure::{Failure, NotEnoughGroups},
+    failure::Failure,
     plugin::Capacity,
     session::Session,
     topology::{Home, Level},
@@ -20,6 +20,7 @@ use kube_batch_model::{
     composites::Child,
     name::Name,
     resource::ResourceVector,
+    why::NotEnoughGroups,
 };
 
 use crate::{

@@ -14,7 +14,7 @@ use std::{
 };
 
 use kube_batch_framework::{
-    failure::{BestDomain, Failure, NoDomain},
+    failure::Failure,
     plugin::Capacity,
     session::Session,
     statement::{Savepoint, Statement},
@@ -26,6 +26,7 @@ use kube_batch_model::{
     reason::FitReport,
     resource::ResourceVector,
     status::TaskStatus,
+    why::{BestDomain, NoDomain},
 };
 
 use crate::{

@@ -30,6 +30,7 @@ use kube_batch_model::{
     membership::BOUND_QUEUE_ANNOTATION,
     name::{JobKey, Name, ObjectKey},
     problem::JobProblem,
+    reason::Reason,
 };
 use proptest::prelude::*;
 use serde::de::DeserializeOwned;
@@ -769,7 +770,7 @@ fn only_jobs_of_an_api_that_cannot_be_read_wait_for_it() {
     for (name, group) in [(0, Some(0)), (1, Some(1)), (2, None)] {
         world.run(Step::Pod(PodStep { name, group, controller: None, ..POD.clone() }));
     }
-    let problems = |world: &World| -> Vec<Option<&'static str>> {
+    let problems = |world: &World| -> Vec<Option<Reason>> {
         let jobs = world.taken_from_scratch().cluster.jobs;
         let mut problems: Vec<_> = jobs
             .key
@@ -779,13 +780,13 @@ fn only_jobs_of_an_api_that_cannot_be_read_wait_for_it() {
         problems.sort();
         problems.into_iter().map(|(_, problem)| problem).collect()
     };
-    let unreadable = Some("PodGroupUnreadable");
+    let [unreadable, not_found] = [Reason::PodGroupUnreadable, Reason::PodGroupNotFound].map(Some);
     for (api, expected) in [
-        (None, [None, Some("PodGroupNotFound"), None]),
-        (Some(ApiVersion::V1Alpha2), [unreadable, unreadable, None]),
+        (None, [None, not_found.clone(), None]),
+        (Some(ApiVersion::V1Alpha2), [unreadable.clone(), unreadable.clone(), None]),
         // Its PodGroups would be named in the same annotation.
         (Some(ApiVersion::Volcano), [None, unreadable, None]),
-        (Some(ApiVersion::Coscheduling), [None, Some("PodGroupNotFound"), None]),
+        (Some(ApiVersion::Coscheduling), [None, not_found, None]),
     ] {
         if let Some(api) = api {
             world.run(Step::Readable(api, false));

@@ -7,7 +7,8 @@ use kube_batch_model::{
     cluster::Cluster,
     column::{Dim, JobIdx, QueueIdx},
     name::Name,
-    resource::{ResourceVector, Unit},
+    resource::ResourceVector,
+    why::{AdmissionLimit, InUse, NotAdmitted},
 };
 
 use crate::session::Session;
@@ -83,42 +84,24 @@ impl Admission {
         self.admitted.contains(&job)
     }
 
-    /// Reason and message of a PodGroup whose pods may not be created.
-    pub(crate) fn lacking(&self, cluster: &Cluster, job: JobIdx) -> Option<(&'static str, String)> {
-        let (reason, lack, why) = match self.refused.get(&job)? {
+    /// Why the pods of a PodGroup may not be created.
+    pub(crate) fn lacking(&self, cluster: &Cluster, job: JobIdx) -> Option<NotAdmitted> {
+        let (lack, limit) = match self.refused.get(&job)? {
             // The job has a problem that says more.
             Refusal::NoQueue => return None,
             Refusal::Capability { queue, lack } => {
-                let name = &cluster.queues.facts[*queue].name;
-                let Lack { resource, limit, .. } = lack;
-                let mut why =
-                    format!("queue \"{name}\" is limited to {}", display(resource, *limit));
-                if lack.requested <= lack.limit {
-                    why += &format!(", uses {}", display(resource, lack.used));
-                    why += &kept_for_others(resource, lack.kept);
-                }
-                ("QueueCapability", lack, why)
+                let queue = cluster.queues.facts[*queue].name.clone();
+                let Lack { requested, limit, used, kept, .. } = *lack;
+                let in_use = (requested <= limit).then_some(InUse { used, kept });
+                (lack, AdmissionLimit::Capability { queue, limit, in_use })
             }
-            Refusal::Cluster(lack) => {
-                let has = display(&lack.resource, lack.limit);
-                ("NeverFits", lack, format!("the whole cluster has {has}"))
-            }
+            Refusal::Cluster(lack) => (lack, AdmissionLimit::Cluster { total: lack.limit }),
             Refusal::Idle(lack) => {
-                let Lack { resource, limit, kept, .. } = lack;
-                let mut why = format!("{} are idle or being released", display(resource, *limit));
-                if *kept > 0 {
-                    let kept = display(resource, *kept);
-                    why += &format!(", of which {kept} are kept for other PodGroups");
-                }
-                ("NotEnoughResources", lack, why)
+                (lack, AdmissionLimit::Idle { idle: lack.limit, kept: lack.kept })
             }
         };
-        let requested = display(&lack.resource, lack.requested);
-        let message = format!(
-            "its pods may not be created yet: its minResources are {requested} {}, and {why}",
-            lack.resource
-        );
-        Some((reason, message))
+        let Lack { resource, requested, .. } = lack.clone();
+        Some(NotAdmitted { resource, requested, limit })
     }
 }
 
@@ -126,18 +109,6 @@ impl Admission {
 fn waits_for_admission(cluster: &Cluster, job: JobIdx) -> bool {
     let group = cluster.jobs.group[job].as_ref();
     group.is_some_and(|group| group.version.statuses().waits_for_admission())
-}
-
-/// What is kept for other PodGroups, for the end of a message; empty if it is nothing.
-pub(crate) fn kept_for_others(resource: &str, kept: i64) -> String {
-    if kept <= 0 {
-        return String::new();
-    }
-    format!(", keeps {} for the minResources of other PodGroups", display(resource, kept))
-}
-
-fn display(resource: &str, amount: i64) -> String {
-    Unit::of(resource).display(amount)
 }
 
 /// What is kept for the groups that are admitted in this cycle.

@@ -27,8 +27,8 @@ use std::{
 
 use jiff::Timestamp;
 use kube_batch_model::{
-    decision::EvictReason,
     name::{JobKey, Name},
+    why::GangEviction,
 };
 
 use crate::{
@@ -50,7 +50,7 @@ pub struct Memory {
     pub(crate) rounds: BTreeMap<(&'static str, Name), BTreeSet<JobKey>>,
     pub(crate) hopeless: Option<Hopeless>,
     /// The gangs that were evicted as a whole and have not run since: their statuses may not be written yet.
-    pub(crate) evicted: BTreeMap<JobKey, (EvictReason, String)>,
+    pub(crate) evicted: BTreeMap<JobKey, GangEviction>,
     /// The PodGroups that have headroom in their queue, or may get it or had it.
     pub(crate) headroom: HeadroomMemory,
     pub(crate) reservations: ReservationMemory,

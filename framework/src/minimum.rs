@@ -7,11 +7,11 @@ use kube_batch_model::{
     column::{ClassIdx, Dim, JobIdx},
     name::Name,
     status::TaskStatus,
+    why::Excess,
 };
 
 use crate::{
     candidates::Room,
-    failure::Excess,
     session::Session,
     topology::{JobTopology, Scope},
 };
@@ -79,7 +79,11 @@ impl Minimum {
         let is_exact = |(dim, _): &(Dim, i64)| !cluster.dimensions.is_physical(*dim);
         limits.into_iter().filter(is_exact).find_map(|(dim, limit)| {
             let requested = self.request(cluster, dim);
-            let excess = || Excess { dim, requested: saturated(requested), limit };
+            let excess = || Excess {
+                resource: cluster.dimensions.name(dim).clone(),
+                requested: saturated(requested),
+                limit,
+            };
             (requested > i128::from(limit)).then(excess)
         })
     }

@@ -296,12 +296,7 @@ impl<'p> Plugins<'p> {
         let is_required = topology.is_some_and(|topology| topology.required.is_some())
             || self.cluster.requires_domain_of_composite(job);
         if is_required && self.policy.topologies().is_none() {
-            let message = "the PodGroup requires a topology domain, but the plugin topology is not \
-                           configured; add it to the scheduler configuration";
-            return Err(JobProblem::Other {
-                reason: "TopologyNotSupported",
-                message: Name::from(message),
-            });
+            return Err(JobProblem::TopologyNotSupported);
         }
         Ok(())
     }

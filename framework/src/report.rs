@@ -18,7 +18,7 @@ use kube_batch_model::{
     problem::{JobProblem, JobWarning},
     resource::{ResourceVector, Share},
     status::TaskStatus,
-    text::{short_reason, shortened},
+    why::{GangEviction, Why, Worded},
 };
 
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
     stale_gangs, stuck, tried::Tried,
 };
 
-mod message;
+mod why;
 
 pub use kube_batch_model::job_report::{JobReport, Phase};
 
@@ -111,7 +111,7 @@ impl Opening {
 
 /// Ends a session and returns its result, and what is to be remembered.
 pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) {
-    message::mark_never_fitting(session);
+    why::mark_never_fitting(session);
     let cluster = session.cluster();
     let admission = Admission::of(session);
     let jobs: Vec<Arc<JobReport>> = cluster
@@ -276,7 +276,7 @@ fn known_report<'s>(
 
 /// Number of tasks of a job that have a place, or had one in the best try of this cycle.
 fn n_fitting_of(session: &Session, job: JobIdx) -> u32 {
-    session.n_fitting(job).max(message::ready(session, job))
+    session.n_fitting(job).max(why::ready(session, job))
 }
 
 fn is_same_object<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
@@ -305,9 +305,8 @@ fn job_report(
     let unschedulable = if finished || is_news() {
         None
     } else {
-        let not_admitted = admission.lacking(cluster, job);
-        let why = not_admitted.or_else(|| message::unschedulable(session, job));
-        why.map(|(reason, message)| (reason, short_reason(message)))
+        let not_admitted = admission.lacking(cluster, job).map(Why::NotAdmitted);
+        not_admitted.or_else(|| why::of_job(session, job))
     };
     let running = counts.of(TaskStatus::Running);
     let min_available = cluster.jobs.min_available[job];
@@ -321,7 +320,8 @@ fn job_report(
         Phase::Pending
     };
     let unplaced = unplaced(session, job);
-    let ready = message::ready(session, job);
+    let unplaced_because = unplaced_because(session, job, &unplaced, unschedulable.as_ref());
+    let ready = why::ready(session, job);
     let n_fitting = n_fitting_of(session, job);
     let n_waiting = counts.of(TaskStatus::Pending);
     JobReport {
@@ -340,11 +340,10 @@ fn job_report(
         succeeded,
         failed,
         pending: n_waiting,
-        lacking: message::lacking(session, job),
-        unplaced: unplaced.pods,
-        unplaced_because: unplaced.because,
-        unplaced_reason: unplaced.reason,
-        unschedulable,
+        lacking: why::lacking(session, job),
+        unplaced,
+        unplaced_because: unplaced_because.map(Worded::new),
+        unschedulable: unschedulable.map(Worded::new),
         first_pod: first_pod(cluster, job),
         warnings: cluster.jobs.warnings[job].clone(),
         evicted: evicted_as_a_whole(session, job, phase),
@@ -382,11 +381,7 @@ fn first_pod(cluster: &Cluster, job: JobIdx) -> Option<PodRef> {
 }
 
 /// Why a gang was evicted as a whole, if it was and has not run since.
-fn evicted_as_a_whole(
-    session: &Session,
-    job: JobIdx,
-    phase: Phase,
-) -> Option<(EvictReason, String)> {
+fn evicted_as_a_whole(session: &Session, job: JobIdx, phase: Phase) -> Option<GangEviction> {
     let cluster = session.cluster();
     let Some(gang) = session.evicted_gangs.get(&job) else {
         let before = session.turn_log.memory.evicted.get(&cluster.jobs.key[job]);
@@ -395,50 +390,39 @@ fn evicted_as_a_whole(
     let queue = cluster.jobs.queue[gang.by].map(|queue| cluster.queues.facts[queue].name.clone());
     let job = cluster.jobs.key[gang.by].clone();
     let job = JobInQueue { job, queue: queue.unwrap_or_default() };
-    let cause = eviction_cause(&EvictionCause::new(gang.reason, job));
-    let message = format!("all {} pods of the gang are evicted: {cause}", gang.n_tasks);
-    Some((gang.reason, shortened(&message).into_owned()))
+    Some(GangEviction { cause: EvictionCause::new(gang.reason, job), n_pods: gang.n_tasks })
+}
+
+/// The problem of a job that is reported on its pods: without a PodGroup, or with one that has no conditions, all.
+fn problem_of_pods(cluster: &Cluster, job: JobIdx) -> Option<&JobProblem> {
+    let group = cluster.jobs.group[job].as_ref();
+    let has_conditions = group.is_some_and(|group| group.version.statuses().has_conditions());
+    let problem = cluster.jobs.problem[job].as_ref();
+    problem.filter(|problem| !has_conditions || problem.is_reported_on_pods())
 }
 
 /// The waiting pods of a job on which a condition says why they wait.
-struct Unplaced {
-    pods: Vec<PodRef>,
-    /// The message; empty if there are no pods.
-    because: String,
-    reason: &'static str,
+fn unplaced(session: &Session, job: JobIdx) -> Vec<PodRef> {
+    let is_reported = problem_of_pods(session.cluster(), job).is_some()
+        || session.was_tried(job)
+        || why::waits_for_share(session, job);
+    if is_reported { waiting_pods(session, job) } else { Vec::new() }
 }
 
-fn unplaced(session: &Session, job: JobIdx) -> Unplaced {
+fn unplaced_because(
+    session: &Session,
+    job: JobIdx,
+    unplaced: &[PodRef],
+    of_job: Option<&Why>,
+) -> Option<Why> {
+    if unplaced.is_empty() {
+        return None;
+    }
     let cluster = session.cluster();
-    // Without a PodGroup, or with one that has no conditions, the reason can only be reported on the pods. A
-    // missing queue is a mistake that users look for on their pods too.
-    let has_conditions = cluster.jobs.group[job]
-        .as_ref()
-        .is_some_and(|group| group.version.statuses().has_conditions());
-    let on_pods = |problem: &&JobProblem| {
-        !has_conditions
-            || matches!(
-                problem,
-                JobProblem::QueueNotFound(_)
-                    | JobProblem::Inconsistent(_)
-                    | JobProblem::Scattered(_)
-            )
-    };
-    let problem = cluster.jobs.problem[job].as_ref().filter(on_pods);
-    let is_reported =
-        problem.is_some() || session.was_tried(job) || message::waits_for_share(session, job);
-    let pods = if is_reported { waiting_pods(session, job) } else { Vec::new() };
-    let because = match problem {
-        _ if pods.is_empty() => String::new(),
-        Some(problem) => message::of_problem(cluster, job, problem),
-        None => message::of_failure(session, job),
-    };
-    let because = short_reason(because);
-    let reason = match problem {
-        Some(problem) => problem.reason(),
-        None => message::reason_of_pods(session, job),
-    };
-    Unplaced { pods, because, reason }
+    Some(match problem_of_pods(cluster, job) {
+        Some(problem) => why::of_problem(cluster, job, problem),
+        None => why::of_pods(session, job, of_job),
+    })
 }
 
 /// The pods of a job that are not bound.
@@ -467,18 +451,6 @@ pub fn next_group_status(report: &JobReport, at: Transition<'_>) -> Option<PodGr
     let group = report.group.as_ref()?;
     let next = group.version.statuses().next_status(&group.status, report, at);
     (next != group.status).then_some(next)
-}
-
-/// Why a pod is evicted, and for whom.
-pub fn eviction_cause(cause: &EvictionCause) -> String {
-    let JobInQueue { job, queue } = cause.job();
-    match cause {
-        EvictionCause::Preempt(_) => format!("preempted for {job} of queue \"{queue}\""),
-        EvictionCause::Reclaim(_) => format!("queue \"{queue}\" reclaims its share for {job}"),
-        EvictionCause::StaleGang(_) => {
-            format!("{job} of queue \"{queue}\" has had fewer pods than its minimum for too long")
-        }
-    }
 }
 
 /// The status a queue should have after a cycle, if it differs from the one it has.

@@ -4,7 +4,7 @@
 
 use kube_batch_model::{
     cluster::Cluster, column::JobIdx, composites::Composites, facts::composite::CompositeFacts,
-    name::Name, problem::JobProblem,
+    problem::JobProblem,
 };
 
 use crate::{policy::Policy, topology::Home};
@@ -49,13 +49,7 @@ pub(crate) fn mark_scattered_composites(
         if level.is_none_or(|level| level.home() != Home::Scattered) {
             continue;
         }
-        // The words of kube-scheduler.
-        let message = format!(
-            "cannot determine domain for already scheduled pods: more than 1 domain found for \
-             CompositePodGroup {}",
-            composites.get(row).facts.key
-        );
-        let problem = JobProblem::Inconsistent(Name::from(message));
+        let problem = JobProblem::ScatteredComposite(composites.get(row).facts.key.clone());
         for job in composites.jobs(row) {
             if cluster.jobs.problem[job].is_none() {
                 cluster.jobs.problem[job] = Some(problem.clone());
@@ -67,9 +61,6 @@ pub(crate) fn mark_scattered_composites(
 }
 
 fn not_enough_groups(facts: &CompositeFacts, n_valid: u32) -> JobProblem {
-    let message = format!(
-        "CompositePodGroup {} requires {} groups with enough pods, and has {n_valid}",
-        facts.key, facts.min_groups
-    );
-    JobProblem::Other { reason: "NotEnoughGroups", message: Name::from(message) }
+    let (composite, min) = (facts.key.clone(), facts.min_groups);
+    JobProblem::NotEnoughGroups { composite, min, n_valid }
 }

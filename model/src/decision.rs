@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// A pod, as decisions name it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PodRef {
     /// Its uid: a pod of the same name created later is another pod.
     pub uid: Name,
@@ -139,7 +139,7 @@ impl Decision {
 }
 
 /// Why a pod is evicted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EvictionCause {
     /// For a job of higher priority in the same queue.
     Preempt(JobInQueue),
@@ -151,7 +151,7 @@ pub enum EvictionCause {
 }
 
 /// A job, and its queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobInQueue {
     /// The job.
     pub job: JobKey,
@@ -195,7 +195,7 @@ impl EvictionCause {
 }
 
 /// Of which kind the cause of an eviction is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum EvictReason {
     /// For a job of higher priority in the same queue.
     Preempt,

@@ -3,18 +3,21 @@
 use std::{fmt, sync::Arc};
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::{
-    decision::{EvictReason, PodRef},
+    decision::PodRef,
     facts::group::GroupFacts,
     name::{JobKey, Name},
     problem::JobWarning,
+    reason::Reason,
     resource::Share,
     text::shortened,
+    why::{GangEviction, Why, Worded},
 };
 
 /// The phase of a PodGroup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Phase {
     /// Fewer tasks than the minimum are placed.
     Pending,
@@ -49,7 +52,8 @@ impl fmt::Display for Phase {
 }
 
 /// The result of a cycle for a job.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct JobReport {
     /// Its key.
     pub key: JobKey,
@@ -84,8 +88,8 @@ pub struct JobReport {
     pub pending: u32,
     /// Number of tasks missing to its minimum. Tasks whose moves are only kept count as missing.
     pub lacking: u32,
-    /// Reason and message, if it cannot start.
-    pub unschedulable: Option<(&'static str, String)>,
+    /// Why it cannot start, if it cannot.
+    pub unschedulable: Option<Worded<Why>>,
     /// Its first pod, if it has no PodGroup on which mistakes could be reported.
     pub first_pod: Option<PodRef>,
     /// Mistakes in its objects.
@@ -93,14 +97,12 @@ pub struct JobReport {
     /// Whether it had a turn.
     pub tried: bool,
     /// Why it was evicted as a whole, if it was and has not run since.
-    pub evicted: Option<(EvictReason, String)>,
+    pub evicted: Option<GangEviction>,
     /// Tasks that wait although the job had a turn. All waiting tasks, if the job is skipped because its
     /// queue or its PodGroup does not exist.
     pub unplaced: Vec<PodRef>,
-    /// Why they wait; empty if there are none.
-    pub unplaced_because: String,
-    /// The reason of their condition.
-    pub unplaced_reason: &'static str,
+    /// Why they wait; `None` if there are none.
+    pub unplaced_because: Option<Worded<Why>>,
     /// The share by which it is ordered, when the cycle began.
     pub share: Option<Share>,
     /// If it started in this cycle, when it began to wait: the creation of the oldest task that was
@@ -110,6 +112,12 @@ pub struct JobReport {
 }
 
 impl JobReport {
+    /// The reason and the words of why it cannot start, if it cannot.
+    pub fn unschedulable_in_words(&self) -> Option<(Reason, &str)> {
+        let why = self.unschedulable.as_ref()?;
+        Some((why.reason(), why.words()))
+    }
+
     /// Reason and message of the condition [`MISCONFIGURED`]: the reason of the first mistake, and all
     /// messages.
     ///

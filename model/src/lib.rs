@@ -29,3 +29,5 @@ pub mod selector;
 mod shards;
 pub mod status;
 pub mod text;
+pub mod why;
+mod words;

@@ -216,7 +216,7 @@ impl fmt::Display for ObjectKey {
 }
 
 /// The identity of a job.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum JobKey {
     /// The PodGroup of this namespace and name that pods name in this way.
     Group(Join, ObjectKey),

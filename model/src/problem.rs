@@ -1,15 +1,17 @@
 //! Mistakes in the objects of a job.
 
-use std::fmt;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     api_version::ApiVersion,
     facts::pod_hints::MetadataPlace,
     name::{Name, ObjectKey},
+    reason::Reason,
 };
 
 /// Why a job is not scheduled at all in a cycle.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum JobProblem {
     /// Its pods name a PodGroup that does not exist.
     NoPodGroup(ObjectKey),
@@ -38,71 +40,146 @@ pub enum JobProblem {
         /// Its minimum.
         min: u32,
     },
-    /// Its pods and its PodGroup contradict one another. The message is that of kube-scheduler.
-    Inconsistent(Name),
-    /// Its running pods are not in one domain of the level that it requires. The message is that of kube-scheduler.
-    Scattered(Name),
+    /// It names another queue than the outermost composite PodGroup above it.
+    QueueDiffers {
+        /// The queue that it names.
+        own: Name,
+        /// The composite PodGroup.
+        root: ObjectKey,
+        /// Its queue.
+        of_root: Name,
+    },
+    /// Its PodGroup is part of a composite one that does not exist.
+    NoComposite(ObjectKey),
+    /// More composite PodGroups are above its PodGroup than are read.
+    TooManyComposites {
+        /// How many are read.
+        most: usize,
+        /// The first that is not.
+        next: ObjectKey,
+    },
+    /// A composite PodGroup above it requires more groups with enough pods than there are.
+    NotEnoughGroups {
+        /// The composite PodGroup.
+        composite: ObjectKey,
+        /// How many it requires.
+        min: u32,
+        /// How many there are.
+        n_valid: u32,
+    },
+    /// It requires a topology domain, and no plugin knows any.
+    TopologyNotSupported,
+    /// It requires a tier of the topology that the configuration does not declare.
+    TierNotDeclared {
+        /// The tier.
+        tier: u32,
+        /// How many are declared.
+        n_tiers: usize,
+    },
+    /// Its pods and its PodGroup contradict one another.
+    Inconsistent(Contradiction),
+    /// Its running pods are not in one domain of the level that it requires.
+    Scattered(Scattering),
+    /// The running pods of a composite PodGroup above it are not in one domain of the level that this requires.
+    ScatteredComposite(ObjectKey),
     /// A reason of a plugin outside this project.
     Other {
         /// The reason of the condition: one word in CamelCase.
-        reason: &'static str,
+        reason: Name,
         /// The message of the condition: a sentence for people.
         message: Name,
     },
 }
 
 impl JobProblem {
-    /// The reason code of [`JobProblem::Inconsistent`] and [`JobProblem::Scattered`]; kube-scheduler's.
-    pub const INCONSISTENT: &str = "SchedulerError";
-    /// The reason code of [`JobProblem::NotEnoughTasks`].
-    pub const NOT_ENOUGH_TASKS: &str = "NotEnoughTasks";
-    /// The reason code of [`JobProblem::NoPodGroup`] and [`JobProblem::NotInGroup`].
-    pub const NO_POD_GROUP: &str = "PodGroupNotFound";
-
     /// The reason code.
-    pub const fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> Reason {
         match self {
-            Self::NoPodGroup(_) | Self::NotInGroup { .. } => Self::NO_POD_GROUP,
-            Self::Unreadable(_) => "PodGroupUnreadable",
-            Self::QueueNotFound(_) => "QueueNotFound",
+            Self::NoPodGroup(_) | Self::NotInGroup { .. } => Reason::PodGroupNotFound,
+            Self::Unreadable(_) => Reason::PodGroupUnreadable,
+            Self::QueueNotFound(_) => Reason::QueueNotFound,
+            Self::QueueDiffers { .. } => Reason::QueueDiffers,
             Self::NotEnoughTasks { .. } | Self::NotEnoughTasksOfRole { .. } => {
-                Self::NOT_ENOUGH_TASKS
+                Reason::NotEnoughTasks
             }
-            Self::Inconsistent(_) | Self::Scattered(_) => Self::INCONSISTENT,
-            Self::Other { reason, .. } => reason,
+            Self::NoComposite(_) => Reason::CompositePodGroupNotFound,
+            Self::TooManyComposites { .. } => Reason::CompositePodGroupTooDeep,
+            Self::NotEnoughGroups { .. } => Reason::NotEnoughGroups,
+            Self::TopologyNotSupported => Reason::TopologyNotSupported,
+            Self::TierNotDeclared { .. } => Reason::TopologyLevelNotFound,
+            Self::Inconsistent(_) | Self::Scattered(_) | Self::ScatteredComposite(_) => {
+                Reason::SchedulerError
+            }
+            Self::Other { reason, .. } => Reason::from(reason.clone()),
+        }
+    }
+
+    /// Whether it is reported on the pods too, where users look for it, and not only on their PodGroup.
+    pub const fn is_reported_on_pods(&self) -> bool {
+        match self {
+            Self::QueueNotFound(_)
+            | Self::Inconsistent(_)
+            | Self::Scattered(_)
+            | Self::ScatteredComposite(_) => true,
+            Self::NoPodGroup(_)
+            | Self::Unreadable(_)
+            | Self::NotInGroup { .. }
+            | Self::QueueDiffers { .. }
+            | Self::NotEnoughTasks { .. }
+            | Self::NotEnoughTasksOfRole { .. }
+            | Self::NoComposite(_)
+            | Self::TooManyComposites { .. }
+            | Self::NotEnoughGroups { .. }
+            | Self::TopologyNotSupported
+            | Self::TierNotDeclared { .. }
+            | Self::Other { .. } => false,
         }
     }
 }
 
-impl fmt::Display for JobProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoPodGroup(key) => write!(f, "PodGroup {key} does not exist"),
-            Self::Unreadable(version) => write!(
-                f,
-                "the PodGroups of {version} cannot be read; the log of kube-batch says why"
-            ),
-            Self::NotInGroup { scheduler } => write!(
-                f,
-                "waits until a controller creates a PodGroup and names it in the pod, as gang.waitForPodGroup \
-                 requires of pods with schedulerName \"{scheduler}\""
-            ),
-            Self::QueueNotFound(queue) => write!(f, "queue \"{queue}\" does not exist"),
-            Self::NotEnoughTasks { valid, min } => {
-                write!(f, "only {valid} of the required {min} pods exist")
-            }
-            Self::NotEnoughTasksOfRole { role, valid, min } => {
-                write!(f, "only {valid} of the required {min} pods of the role {role} exist")
-            }
-            Self::Inconsistent(message)
-            | Self::Scattered(message)
-            | Self::Other { message, .. } => f.write_str(message),
-        }
-    }
+/// How a pod and its PodGroup contradict one another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Contradiction {
+    /// They have different priorities.
+    Priority {
+        /// That of the pod.
+        pod: i32,
+        /// That of the PodGroup.
+        group: i32,
+    },
+    /// The pod names a scheduler that is not this one.
+    Scheduler {
+        /// The scheduler that it names.
+        pod: Name,
+        /// The first name of this one.
+        ours: Name,
+    },
+    /// Only one of them never preempts.
+    PreemptionPolicy {
+        /// Whether the pod never preempts; the PodGroup then may, and the other way round.
+        pod_never: bool,
+    },
+}
+
+/// Why the running pods of a job are not in one topology domain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Scattering {
+    /// One of their nodes is in no domain.
+    NoLabel {
+        /// The node.
+        node: Name,
+        /// The label that it lacks.
+        key: Name,
+    },
+    /// They are in several.
+    Domains(Vec<Name>),
 }
 
 /// A mistake in the objects of a job that does not keep it from being scheduled.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum JobWarning {
     /// Its PodGroup names a PriorityClass that does not exist.
     PriorityClassNotFound {
@@ -130,14 +207,14 @@ pub enum JobWarning {
         /// The pod.
         pod: ObjectKey,
         /// Its key.
-        key: &'static str,
+        key: Name,
         /// Its value.
         value: Name,
     },
     /// The pods have different values of an annotation.
     DifferentAnnotations {
         /// Its key.
-        key: &'static str,
+        key: Name,
         /// The value that counts.
         counts: Name,
     },
@@ -167,7 +244,7 @@ pub enum JobWarning {
         /// The annotation.
         annotation: Name,
         /// What has the same purpose and works for a gang.
-        instead: &'static str,
+        instead: Name,
     },
 }
 
@@ -200,62 +277,6 @@ impl JobWarning {
     }
 }
 
-impl fmt::Display for JobWarning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::PriorityClassNotFound { class, priority } => {
-                write!(f, "PriorityClass \"{class}\" does not exist; the priority is {priority}")
-            }
-            Self::SystemPriorityClass { class, priority } => write!(
-                f,
-                "PriorityClass \"{class}\" is reserved for the system and counts only if a pod of the \
-                 job has it too; the priority is {priority}"
-            ),
-            Self::OtherScheduler { n_pods: 1, scheduler } => {
-                write!(f, "1 pod names this PodGroup, but its schedulerName is \"{scheduler}\"")
-            }
-            Self::OtherScheduler { n_pods, scheduler } => {
-                write!(
-                    f,
-                    "{n_pods} pods name this PodGroup, but their schedulerName is \"{scheduler}\""
-                )
-            }
-            Self::UnreadableAnnotation { pod, key, value } => {
-                write!(f, "the annotation {key} of pod {pod} is not a number: {value:?}")
-            }
-            Self::DifferentAnnotations { key, counts } => {
-                write!(f, "its pods have different values of the annotation {key}; {counts} counts")
-            }
-            Self::NotAnnotated { n_pods: 1, first } => write!(
-                f,
-                "1 of the pods of its controllers does not name this PodGroup in an annotation: {first}"
-            ),
-            Self::NotAnnotated { n_pods, first } => write!(
-                f,
-                "{n_pods} of the pods of its controllers do not name this PodGroup in an annotation, \
-                 among them {first}"
-            ),
-            Self::MisplacedGroup { n_pods: 1, first, place, key } => write!(
-                f,
-                "pod {first} names this PodGroup in the {place} {key}, which has to be {}",
-                place.other().with_article()
-            ),
-            Self::MisplacedGroup { n_pods, first, place, key } => write!(
-                f,
-                "{n_pods} pods, among them {first}, name this PodGroup in the {place} {key}, which has to be \
-                 {}",
-                place.other().with_article()
-            ),
-            Self::ExclusiveTopology { pod, annotation, instead } => write!(
-                f,
-                "pod {pod} has the annotation {annotation}, with which the other pods are created only once \
-                 it has a node, and it gets none before all pods of the gang exist: remove the annotation, and \
-                 place the gang by topology, with {instead}"
-            ),
-        }
-    }
-}
-
 /// The APIs of two objects of one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Duplicate {
@@ -272,14 +293,4 @@ pub enum Ignored {
     DuplicateGroup(ObjectKey, Duplicate),
     /// A queue.
     DuplicateQueue(Name, Duplicate),
-}
-
-impl fmt::Display for Ignored {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (kind, name, Duplicate { ignored, counts }) = match self {
-            Self::DuplicateGroup(key, apis) => ("PodGroup", key.to_string(), apis),
-            Self::DuplicateQueue(name, apis) => ("Queue", name.to_string(), apis),
-        };
-        write!(f, "{kind} {name} of {ignored} is ignored: {counts} has one of that name")
-    }
 }

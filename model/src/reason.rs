@@ -1,7 +1,5 @@
 //! Reasons why nodes do not admit tasks. They are data, not errors.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::{column::Dim, name::Name};
@@ -84,13 +82,160 @@ pub enum Unfit<Resource = Dim, Row = u32, Text = &'static str> {
 /// Why nodes do not admit a class of tasks, with the names that only the cluster knows.
 pub type NodeReason = Unfit<Name, Name, Name>;
 
-/// The reason of a waiting pod that more nodes would help. Autoscalers add nodes for it.
-pub const MORE_NODES_WOULD_HELP: &str = "Unschedulable";
+/// Why a job or a pod waits, in one word for programs: the reason of its condition.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "Name", into = "Name")]
+pub enum Reason {
+    /// A composite PodGroup that its PodGroup is a part of does not exist.
+    CompositePodGroupNotFound,
+    /// Too many composite PodGroups are above its PodGroup.
+    CompositePodGroupTooDeep,
+    /// The cluster or the queue can never hold it, whatever else ends.
+    NeverFits,
+    /// Too few groups of a composite PodGroup can start.
+    NotEnoughGroups,
+    /// Resources are in use.
+    NotEnoughResources,
+    /// It has fewer pods than its minimum.
+    NotEnoughTasks,
+    /// Other jobs are tried first.
+    NotTried,
+    /// Its PodGroup does not exist.
+    PodGroupNotFound,
+    /// The API of its PodGroup cannot be read.
+    PodGroupUnreadable,
+    /// Its queue would exceed a limit.
+    QueueCapability,
+    /// It names another queue than the composite PodGroup that it is a part of.
+    QueueDiffers,
+    /// Its queue does not exist.
+    QueueNotFound,
+    /// Its queue is at its fair share.
+    QueueShare,
+    /// The room that it would need is reserved for another job.
+    ResourcesReserved,
+    /// Its pods and its PodGroup contradict one another; the word is that of kube-scheduler.
+    SchedulerError,
+    /// It requires a topology level that is not declared.
+    TopologyLevelNotFound,
+    /// It requires a topology domain, and the plugin for that is not configured.
+    TopologyNotSupported,
+    /// No node admits its pods. Autoscalers add nodes for waiting pods with this reason.
+    Unschedulable,
+    /// A volume of its pods is not available.
+    VolumeNotReady,
+    /// One of a plugin outside this project.
+    Other(Name),
+}
 
-/// The reasons of waiting pods that change into one another as the cluster and the queues fill up and become empty.
-// Parity: see docs/parity.md#e9.
-pub const REASONS_OF_LOAD: [&str; 4] =
-    [MORE_NODES_WOULD_HELP, "QueueCapability", "QueueShare", "ResourcesReserved"];
+impl Reason {
+    const ALL: [Self; 19] = [
+        Self::CompositePodGroupNotFound,
+        Self::CompositePodGroupTooDeep,
+        Self::NeverFits,
+        Self::NotEnoughGroups,
+        Self::NotEnoughResources,
+        Self::NotEnoughTasks,
+        Self::NotTried,
+        Self::PodGroupNotFound,
+        Self::PodGroupUnreadable,
+        Self::QueueCapability,
+        Self::QueueDiffers,
+        Self::QueueNotFound,
+        Self::QueueShare,
+        Self::ResourcesReserved,
+        Self::SchedulerError,
+        Self::TopologyLevelNotFound,
+        Self::TopologyNotSupported,
+        Self::Unschedulable,
+        Self::VolumeNotReady,
+    ];
+
+    /// The word.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::CompositePodGroupNotFound => "CompositePodGroupNotFound",
+            Self::CompositePodGroupTooDeep => "CompositePodGroupTooDeep",
+            Self::NeverFits => "NeverFits",
+            Self::NotEnoughGroups => "NotEnoughGroups",
+            Self::NotEnoughResources => "NotEnoughResources",
+            Self::NotEnoughTasks => "NotEnoughTasks",
+            Self::NotTried => "NotTried",
+            Self::PodGroupNotFound => "PodGroupNotFound",
+            Self::PodGroupUnreadable => "PodGroupUnreadable",
+            Self::QueueCapability => "QueueCapability",
+            Self::QueueDiffers => "QueueDiffers",
+            Self::QueueNotFound => "QueueNotFound",
+            Self::QueueShare => "QueueShare",
+            Self::ResourcesReserved => "ResourcesReserved",
+            Self::SchedulerError => "SchedulerError",
+            Self::TopologyLevelNotFound => "TopologyLevelNotFound",
+            Self::TopologyNotSupported => "TopologyNotSupported",
+            Self::Unschedulable => "Unschedulable",
+            Self::VolumeNotReady => "VolumeNotReady",
+            Self::Other(word) => word,
+        }
+    }
+
+    /// Whether it changes into others of its kind as the cluster and the queues fill up and become empty.
+    // Parity: see docs/parity.md#e9.
+    pub const fn is_of_load(&self) -> bool {
+        matches!(self.topic(), Topic::Load)
+    }
+
+    /// Whether a job may have it that is scheduled and finds no place.
+    pub const fn is_of_tried(&self) -> bool {
+        matches!(self.topic(), Topic::Load | Topic::Place)
+    }
+
+    const fn topic(&self) -> Topic {
+        match self {
+            Self::QueueCapability
+            | Self::QueueShare
+            | Self::ResourcesReserved
+            | Self::Unschedulable => Topic::Load,
+            Self::NeverFits
+            | Self::NotEnoughGroups
+            | Self::NotEnoughResources
+            | Self::NotTried
+            | Self::VolumeNotReady => Topic::Place,
+            Self::CompositePodGroupNotFound
+            | Self::CompositePodGroupTooDeep
+            | Self::NotEnoughTasks
+            | Self::PodGroupNotFound
+            | Self::PodGroupUnreadable
+            | Self::QueueDiffers
+            | Self::QueueNotFound
+            | Self::SchedulerError
+            | Self::TopologyLevelNotFound
+            | Self::TopologyNotSupported
+            | Self::Other(_) => Topic::Objects,
+        }
+    }
+}
+
+/// What a [`Reason`] is about.
+enum Topic {
+    /// A place for a job that is scheduled: it has none because of what others use now.
+    Load,
+    /// A place for a job that is scheduled, in another way.
+    Place,
+    /// The objects of the job: it is not scheduled.
+    Objects,
+}
+
+impl From<Name> for Reason {
+    fn from(word: Name) -> Self {
+        let known = Self::ALL.into_iter().find(|reason| *reason.as_str() == *word);
+        known.unwrap_or(Self::Other(word))
+    }
+}
+
+impl From<Reason> for Name {
+    fn from(reason: Reason) -> Self {
+        if let Reason::Other(word) = reason { word } else { Self::from(reason.as_str()) }
+    }
+}
 
 /// What kind of thing keeps a pod from a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -228,61 +373,6 @@ impl Unfit {
     }
 }
 
-impl fmt::Display for NodeReason {
-    /// The message that Kubernetes uses, to be preceded by a number of nodes.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::CutByAffinity => "node(s) didn't satisfy plugin(s) [NodeAffinity]",
-            Self::NotReady => "node(s) were not ready",
-            Self::NetworkUnavailable => "node(s) had unavailable network",
-            Self::Unschedulable => "node(s) were unschedulable",
-            Self::MemoryPressure => "node(s) had memory pressure",
-            Self::DiskPressure => "node(s) had disk pressure",
-            Self::PidPressure => "node(s) had pid pressure",
-            Self::Taint => "node(s) had untolerated taint(s)",
-            Self::EnforcedNodeAffinity => "node(s) didn't match scheduler-enforced node affinity",
-            Self::NodeAffinity => "node(s) didn't match Pod's node affinity/selector",
-            Self::HostPorts => "node(s) didn't have free ports for the requested pod ports",
-            Self::TooManyPods => "Too many pods",
-            Self::Insufficient(resource) | Self::UnknownResource(resource) => {
-                return write!(f, "Insufficient {resource}");
-            }
-            Self::DiskConflict => "node(s) had no available disk",
-            Self::ClaimInUse => {
-                "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode \
-                 already in-use by another pod"
-            }
-            Self::CsiDriverMissing(driver) => {
-                return write!(f, "{driver} CSI driver is not installed on the node");
-            }
-            Self::MaxVolumeCount => "node(s) exceed max volume count",
-            Self::VolumeAffinity => "node(s) didn't match PersistentVolume's node affinity",
-            Self::VolumeMissing => {
-                "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
-            }
-            Self::NoVolume => "node(s) didn't find available persistent volumes to bind",
-            Self::VolumeZone => "node(s) had no available volume zone",
-            Self::Spread => "node(s) didn't match pod topology spread constraints",
-            Self::SpreadMissingLabel => {
-                "node(s) didn't match pod topology spread constraints (missing required label)"
-            }
-            Self::PodAffinity => "node(s) didn't match pod affinity rules",
-            Self::PodAntiAffinity => "node(s) didn't match pod anti-affinity rules",
-            Self::ExistingAntiAffinity => {
-                "node(s) didn't satisfy existing pods anti-affinity rules"
-            }
-            Self::ResourceClaim => "resourceclaim not available on the node",
-            Self::Devices => "cannot allocate all claims",
-            Self::InvalidPools => "invalid resource pools were encountered",
-            Self::DevicesTooComplex => {
-                "node(s) where the search for devices of the resource claims takes too long"
-            }
-            Self::DeviceError => "node(s) with an error in the resource claims",
-            Self::Other(text) => text,
-        })
-    }
-}
-
 /// Why a class of tasks fits on no node: the number of nodes for each reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -315,6 +405,16 @@ impl FitReport {
         Self { n_nodes, everywhere: Some(reason), ..Self::default() }
     }
 
+    /// Number of nodes that were asked.
+    pub const fn n_nodes(&self) -> usize {
+        self.n_nodes
+    }
+
+    /// A reason that holds for all nodes at once.
+    pub const fn for_all(&self) -> Option<&Inadmissible> {
+        self.everywhere.as_ref()
+    }
+
     /// Adds `n_nodes` nodes with a reason.
     pub fn add(&mut self, reason: NodeReason, n_nodes: usize) {
         match self.refused.binary_search_by(|own| own.reason.cmp(&reason)) {
@@ -332,50 +432,5 @@ impl FitReport {
     pub fn has_cause(&self, cause: Cause) -> bool {
         self.everywhere.as_ref().is_some_and(|reason| reason.cause == cause)
             || self.refused.iter().any(|nodes| nodes.reason.cause() == cause)
-    }
-}
-
-impl fmt::Display for FitReport {
-    /// As Kubernetes words it: `0/3 nodes are available: 1 Insufficient cpu, 2 Too many pods.`,
-    /// the parts sorted as plain texts.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.n_nodes == 0 {
-            return f.write_str("no nodes available to schedule pods");
-        }
-        write!(f, "0/{} nodes are available", self.n_nodes)?;
-        let part = |nodes: &RefusingNodes| format!("{} {}", nodes.n_nodes, nodes.reason);
-        let mut parts: Vec<String> = self.refused.iter().map(part).collect();
-        parts.sort_unstable();
-        parts.extend(self.everywhere.iter().map(|reason| reason.message.to_string()));
-        if parts.is_empty() {
-            return f.write_str(".");
-        }
-        write!(f, ": {}.", parts.join(", "))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reports_read_as_kubernetes_writes_them() {
-        let mut report = FitReport::new(12);
-        report.add(NodeReason::Insufficient("cpu".into()), 7);
-        report.add(NodeReason::Taint, 2);
-        report.add(NodeReason::Insufficient("memory".into()), 2);
-        report.add(NodeReason::Insufficient("cpu".into()), 3);
-        assert_eq!(
-            report.to_string(),
-            "0/12 nodes are available: 10 Insufficient cpu, 2 Insufficient memory, \
-             2 node(s) had untolerated taint(s)."
-        );
-        let message = "persistentvolumeclaim \"c\" not found".into();
-        let missing = Inadmissible { cause: Cause::Volumes, message };
-        assert_eq!(FitReport::new(0).to_string(), "no nodes available to schedule pods");
-        assert_eq!(
-            FitReport::everywhere(2, missing).to_string(),
-            "0/2 nodes are available: persistentvolumeclaim \"c\" not found."
-        );
     }
 }

@@ -652,7 +652,7 @@ impl<I: Ordinal> ops::IndexMut<I> for Ledger<I> {
 /// A fraction, compared exactly.
 ///
 /// 0 of 0 is nothing; something of 0 is the whole (1), as upstream's `helpers.Share`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Share {
     part: i64,
     whole: i64,

@@ -29,7 +29,7 @@ use kube_batch_model::{
     column::{ClassIdx, CompositeIdx, JobIdx, TaskIdx},
     facts::topology::TopologyFacts,
     name::Name,
-    problem::JobProblem,
+    problem::{JobProblem, Scattering},
     status::{Placement, TaskStatus},
 };
 
@@ -103,11 +103,8 @@ fn scattered(cluster: &Cluster, job: JobIdx, required: &LevelPath) -> Option<Job
     for node in nodes_that_count(cluster, job) {
         let labels = &cluster.nodes.facts[node].labels;
         if let Some(key) = required.needed().find(|key| labels.get(key).is_none()) {
-            let node = cluster.node_name(node);
-            let message = format!(
-                "cannot determine domain for already scheduled pods: node {node} has no label {key}"
-            );
-            return Some(JobProblem::Scattered(Name::from(message)));
+            let (node, key) = (cluster.node_name(node).clone(), key.clone());
+            return Some(JobProblem::Scattered(Scattering::NoLabel { node, key }));
         }
         domains.insert(required.keys().iter().map(|key| labels.get(key)).collect());
     }
@@ -121,13 +118,8 @@ fn scattered(cluster: &Cluster, job: JobIdx, required: &LevelPath) -> Option<Job
         let shown = &values[values.len() - n_shown..];
         shown.iter().map(|value| value.map_or("", Name::as_str)).collect::<Vec<_>>().join("/")
     };
-    let names: Vec<String> = domains.iter().map(name).collect();
-    // The words of kube-scheduler.
-    let message = format!(
-        "cannot determine domain for already scheduled pods: more than 1 domain found for pod group: {}",
-        names.join(", ")
-    );
-    Some(JobProblem::Scattered(Name::from(message)))
+    let names = domains.iter().map(|values| Name::from(name(values)));
+    Some(JobProblem::Scattered(Scattering::Domains(names.collect())))
 }
 
 impl Plugin for Topology {
@@ -155,10 +147,9 @@ impl Plugin for Topology {
         if !asks(cluster, job) {
             return Ok(());
         }
-        let resolved = self.resolve(cluster, job).map_err(|problem| JobProblem::Other {
-            reason: "TopologyLevelNotFound",
-            message: Name::from(problem.to_string()),
-        })?;
+        let resolved = self
+            .resolve(cluster, job)
+            .map_err(|NoTier { tier, n_tiers }| JobProblem::TierNotDeclared { tier, n_tiers })?;
         let required = resolved.required().filter(|_| waits(cluster, job));
         required.and_then(|level| scattered(cluster, job, level)).map_or(Ok(()), Err)
     }

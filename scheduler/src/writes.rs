@@ -13,7 +13,7 @@ use kube_batch_cache::{
     store::Store,
 };
 use kube_batch_framework::report::{
-    Cycle, JobReport, QueueReport, eviction_cause, next_group_status, next_queue_status,
+    Cycle, JobReport, QueueReport, next_group_status, next_queue_status,
 };
 use kube_batch_model::{
     api_version::Join,
@@ -22,8 +22,8 @@ use kube_batch_model::{
     facts::{device::claim::ClaimSource, group::GroupFacts, pod::TaskFacts, queue::QueueFacts},
     name::{JobKey, Name, ObjectKey},
     object_status::{MISCONFIGURED, PodGroupStatus, QueueStatus, UNSCHEDULABLE},
-    problem::{Ignored, JobProblem},
-    reason::REASONS_OF_LOAD,
+    problem::Ignored,
+    reason::Reason,
     text::shortened,
 };
 
@@ -77,7 +77,7 @@ pub enum Nomination {
 #[derive(Clone, Debug)]
 pub struct Waits {
     /// The reason of the condition.
-    pub reason: &'static str,
+    pub reason: Reason,
     /// The message of the condition.
     pub message: String,
     /// [`Urgency::State`] if the condition is new, else [`Urgency::Text`].
@@ -194,7 +194,7 @@ pub fn scheduled(pod: &PodRef, node: &Name) -> Event {
 
 /// The message of the condition of a pod that is evicted.
 pub fn eviction_message(cause: &EvictionCause) -> String {
-    shortened(&format!("kube-batch: {}", eviction_cause(cause))).into_owned()
+    shortened(&format!("kube-batch: {cause}")).into_owned()
 }
 
 /// The events about evictions, by the uid of the pod with whose eviction they are sent.
@@ -202,7 +202,7 @@ pub fn eviction_events(decisions: &[Decision], store: &Store) -> BTreeMap<Name, 
     let mut victims = victims_by_group(decisions, store);
     let events = decisions.iter().filter_map(|decision| {
         let Decision::Evict { pod, node, cause: why } = decision else { return None };
-        let (cause, related) = (eviction_cause(why), taker(store, why));
+        let (cause, related) = (why.to_string(), taker(store, why));
         let events = events_of_victim(store, (pod, node), (&cause, related), &mut victims);
         Some((pod.uid.clone(), events))
     });
@@ -219,7 +219,7 @@ fn victims_by_group(decisions: &[Decision], store: &Store) -> BTreeMap<GroupCaus
         if let Decision::Evict { pod, cause, .. } = decision
             && let Some((join, group)) = group_of(store, pod)
         {
-            *victims.entry((join, group, eviction_cause(cause))).or_default() += 1;
+            *victims.entry((join, group, cause.to_string())).or_default() += 1;
         }
     }
     victims
@@ -380,8 +380,7 @@ fn group_status(
     let group = report.group.as_ref()?;
     let next = next_group_status(report, at)?;
     let dialect = group.version.statuses();
-    let event = |type_: &str, reason, action, why: Option<&(&'static str, String)>| {
-        let (_, message) = why?;
+    let event = |type_: &str, reason, action, message: &str| {
         let is_shown = dialect.reports(&group.status, type_, message);
         let regarding = Regarding::Group(Arc::clone(group));
         let type_ = EventType::Warning;
@@ -391,18 +390,21 @@ fn group_status(
             type_,
             reason,
             action,
-            message: message.clone(),
+            message: message.to_owned(),
         })
     };
-    let misconfigured = report.misconfigured();
-    let reason = misconfigured.as_ref().map_or("", |(reason, _)| reason);
+    let unschedulable = report.unschedulable_in_words();
     let events = [
-        event(UNSCHEDULABLE, UNSCHEDULABLE, "Scheduling", report.unschedulable.as_ref()),
-        event(MISCONFIGURED, reason, "Scheduling", misconfigured.as_ref()),
+        unschedulable
+            .as_ref()
+            .and_then(|(_, words)| event(UNSCHEDULABLE, UNSCHEDULABLE, "Scheduling", words)),
+        report
+            .misconfigured()
+            .and_then(|(reason, words)| event(MISCONFIGURED, reason, "Scheduling", &words)),
     ];
     let events = events.into_iter().flatten().collect();
-    let reason = report.unschedulable.as_ref().map(|(reason, _)| *reason);
-    let forms = || reason == Some(JobProblem::NOT_ENOUGH_TASKS) || lacks_claims();
+    let lacks_tasks = unschedulable.is_some_and(|(reason, _)| reason == Reason::NotEnoughTasks);
+    let forms = || lacks_tasks || lacks_claims();
     let urgency = urgency_of_group(&group.status, &next, forms);
     Some(StatusWrite::Group { group: Arc::clone(group), next, urgency, events })
 }
@@ -449,8 +451,9 @@ fn pod_statuses(cycle: &Cycle, store: &Store, assumed: &Assumed) -> Vec<StatusWr
         let forms =
             LazyCell::new(|| lacks_pods_or_group(report) || lacks_claims(report, store, assumed));
         for pod in &report.unplaced {
-            let news = waiting(store, assumed, pod).and_then(|facts| {
-                news_of_pod(facts, pod, report.unplaced_reason, &report.unplaced_because)
+            let because = report.unplaced_because.as_ref();
+            let news = waiting(store, assumed, pod).zip(because).and_then(|(facts, because)| {
+                news_of_pod(facts, pod, because.reason_of_pods(), because.words())
             });
             if let Some(mut waits) = news {
                 if waits.urgency == Urgency::State && *forms {
@@ -469,17 +472,12 @@ fn pod_statuses(cycle: &Cycle, store: &Store, assumed: &Assumed) -> Vec<StatusWr
 }
 
 /// Why a pod waits, unless its condition says so already.
-pub fn news_of_pod(
-    facts: &TaskFacts,
-    pod: &PodRef,
-    because_of: &'static str,
-    because: &str,
-) -> Option<Waits> {
-    let is_of_load = |reason: &str| REASONS_OF_LOAD.contains(&reason);
+pub fn news_of_pod(facts: &TaskFacts, pod: &PodRef, reason: Reason, words: &str) -> Option<Waits> {
+    let is_of_load = |known: &Name| Reason::from(known.clone()).is_of_load();
     let urgency = match &facts.unscheduled {
-        Some((reason, text)) if **reason == *because_of && **text == *because => return None,
-        Some((reason, _)) if **reason == *because_of => Urgency::PodText,
-        Some((reason, _)) if is_of_load(reason) && is_of_load(because_of) => Urgency::PodText,
+        Some((known, text)) if **known == *reason.as_str() && **text == *words => return None,
+        Some((known, _)) if **known == *reason.as_str() => Urgency::PodText,
+        Some((known, _)) if is_of_load(known) && reason.is_of_load() => Urgency::PodText,
         Some(_) | None => Urgency::State,
     };
     let event = (urgency == Urgency::State).then(|| Event {
@@ -488,15 +486,15 @@ pub fn news_of_pod(
         type_: EventType::Warning,
         reason: "FailedScheduling",
         action: "Scheduling",
-        message: because.to_owned(),
+        message: words.to_owned(),
     });
-    Some(Waits { reason: because_of, message: because.to_owned(), urgency, event })
+    Some(Waits { reason, message: words.to_owned(), urgency, event })
 }
 
 /// Whether a controller may be about to create what a job lacks: its PodGroup, or more pods.
 fn lacks_pods_or_group(report: &JobReport) -> bool {
-    let reason = report.unschedulable.as_ref().map(|(reason, _)| *reason);
-    matches!(reason, Some(JobProblem::NO_POD_GROUP | JobProblem::NOT_ENOUGH_TASKS))
+    let reason = report.unschedulable.as_ref().map(|why| why.reason());
+    matches!(reason, Some(Reason::PodGroupNotFound | Reason::NotEnoughTasks))
 }
 
 /// Whether a claim for devices is still to be made for a pod of a job. The others wait for it too.

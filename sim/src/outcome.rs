@@ -406,10 +406,10 @@ fn waiting_since(report: &JobReport, world: &World) -> Option<Timestamp> {
 
 fn group(report: &JobReport, world: &World) -> GroupOutcome {
     let since = waiting_since(report, world);
-    let unplaced = (!report.unplaced.is_empty()).then(|| report.unplaced_because.clone());
-    let (reason, message) = match &report.unschedulable {
-        Some((reason, message)) => (Some((*reason).to_owned()), Some(message.clone())),
-        None => (None, unplaced),
+    let unplaced = report.unplaced_because.as_ref();
+    let (reason, message) = match report.unschedulable_in_words() {
+        Some((reason, words)) => (Some(reason.to_string()), Some(words.to_owned())),
+        None => (None, unplaced.map(|why| why.words().to_owned())),
     };
     GroupOutcome {
         pod_group: report.key.to_string(),

@@ -165,9 +165,8 @@ fn trace(case: &Case, search: Search) -> Vec<CycleTrace> {
 fn cycle(simulation: &Simulation) -> Option<CycleTrace> {
     let cycle = &simulation.last()?.cycle;
     let waiting = cycle.jobs.iter().filter_map(|job| {
-        let because = (!job.unplaced.is_empty()).then_some(&job.unplaced_because);
-        let message = job.unschedulable.as_ref().map(|(_, message)| message).or(because)?;
-        Some(WaitingJob { job: job.key.to_string(), message: message.clone() })
+        let why = job.unschedulable.as_ref().or(job.unplaced_because.as_ref())?;
+        Some(WaitingJob { job: job.key.to_string(), message: why.words().to_owned() })
     });
     let decisions = CycleOutcome::of(simulation.world.n_cycles(), cycle);
     Some(CycleTrace { decisions, waiting: waiting.collect() })

@@ -77,8 +77,16 @@ fn show(out: &mut impl Write, at: &str, cycle: &Cycle) -> io::Result<()> {
         }
     }
     for job in &cycle.jobs {
-        let reason = job.unschedulable.as_ref().map_or("-", |(reason, _)| reason);
-        writeln!(out, "{at}: job {} {} {reason} {}", job.key, job.phase, job.unplaced.len())?;
+        writeln!(out, "{at}: job {} {} {}", job.key, job.phase, job.unplaced.len())?;
+        if let Some((reason, words)) = job.unschedulable_in_words() {
+            writeln!(out, "{at}: waits {reason}: {words}")?;
+        }
+        if let Some(why) = &job.unplaced_because {
+            writeln!(out, "{at}: pods wait {}: {}", why.reason_of_pods(), why.words())?;
+        }
+        if let Some(eviction) = &job.evicted {
+            writeln!(out, "{at}: evicted {}: {eviction}", eviction.cause.reason())?;
+        }
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ use kube_batch_model::{
     },
     intern::Interned,
     name::{JobKey, Name, ObjectKey, natural_order},
-    problem::{JobProblem, JobWarning},
+    problem::{Contradiction, JobProblem, JobWarning},
     status::TaskStatus,
 };
 
@@ -329,10 +329,10 @@ impl<'a> JobMaker<'a> {
         while let Some(name) = parent {
             let key = ObjectKey { namespace: group.key.namespace.clone(), name: name.clone() };
             let Some(facts) = self.store.composites.get(&key) else {
-                return Err(no_composite(&key));
+                return Err(JobProblem::NoComposite(key));
             };
             if above.len() == MAX_COMPOSITES {
-                return Err(too_many_composites(&key));
+                return Err(JobProblem::TooManyComposites { most: MAX_COMPOSITES, next: key });
             }
             above.push(Arc::clone(facts));
             parent = facts.parent.as_ref();
@@ -346,30 +346,14 @@ impl<'a> JobMaker<'a> {
     }
 }
 
-fn no_composite(key: &ObjectKey) -> JobProblem {
-    let message = format!(
-        "CompositePodGroup {key} does not exist, or the API server does not serve composite PodGroups \
-         (scheduling.k8s.io/v1alpha3)"
-    );
-    JobProblem::Other { reason: "CompositePodGroupNotFound", message: Name::from(message) }
-}
-
-fn too_many_composites(key: &ObjectKey) -> JobProblem {
-    let message = format!(
-        "more than {MAX_COMPOSITES} composite PodGroups are above its PodGroup, or one is part of itself; \
-         the last one read is {key}"
-    );
-    JobProblem::Other { reason: "CompositePodGroupTooDeep", message: Name::from(message) }
-}
-
 /// The problem of a PodGroup that names another queue than the outermost composite one.
 fn other_queue(own: &Name, of_root: &Name, root: &ObjectKey) -> Option<JobProblem> {
-    let message = format!(
-        "the PodGroup names queue \"{own}\", but CompositePodGroup {root} is in queue \"{of_root}\": its \
-         label scheduling.sigs.dev/queue decides for all PodGroups below it"
-    );
-    let problem = JobProblem::Other { reason: "QueueDiffers", message: Name::from(message) };
-    (own != of_root).then_some(problem)
+    let problem = || JobProblem::QueueDiffers {
+        own: own.clone(),
+        root: root.clone(),
+        of_root: of_root.clone(),
+    };
+    (own != of_root).then(problem)
 }
 
 /// The tasks of a job in their order.
@@ -390,7 +374,7 @@ fn contradiction(
     (priority, never_preempts): (i32, Option<bool>),
     tasks: &[&Arc<TaskFacts>],
     schedulers: &SchedulerNames,
-) -> Option<Name> {
+) -> Option<Contradiction> {
     if group.version.join() != Join::SchedulingGroup {
         return None;
     }
@@ -398,23 +382,16 @@ fn contradiction(
         .iter()
         .filter(|facts| !matches!(facts.status, TaskStatus::Succeeded | TaskStatus::Failed));
     members.find_map(|facts| {
-        let own = facts.priority;
-        let policy = |never| if never { "Never" } else { "PreemptLowerPriority" };
         let of_group = never_preempts.filter(|never| *never != facts.never_preempts);
-        let all = "all pods in a single pod group should have the same";
-        if own != priority {
-            Some(format!("{all} priority as the pod group's priority, got {own} and {priority}"))
+        if facts.priority != priority {
+            Some(Contradiction::Priority { pod: facts.priority, group: priority })
         } else if !schedulers.contains(&facts.scheduler) {
-            let (other, ours) = (&facts.scheduler, schedulers.first());
-            Some(format!("{all} .spec.schedulerName set, got: {other:?} and {ours:?}"))
+            let (pod, ours) = (facts.scheduler.clone(), schedulers.first().clone());
+            Some(Contradiction::Scheduler { pod, ours })
         } else {
-            let (own, never) = (policy(facts.never_preempts), policy(of_group?));
-            Some(format!(
-                "{all} preemption policy as the pod group's preemption policy, got {own} and {never}"
-            ))
+            of_group.map(|never| Contradiction::PreemptionPolicy { pod_never: !never })
         }
     })
-    .map(Name::from)
 }
 
 /// What is wrong with the annotations of the pods of a job.
@@ -424,16 +401,18 @@ fn annotation_warnings(
 ) -> Vec<JobWarning> {
     let unreadable = tasks.iter().find_map(|facts| {
         let value = facts.annotations.as_ref()?.unreadable.clone()?;
-        let (pod, key) = (facts.key.clone(), MIN_AVAILABLE);
+        let (pod, key) = (facts.key.clone(), Name::from(MIN_AVAILABLE));
         Some(JobWarning::UnreadableAnnotation { pod, key, value })
     });
     let of_run_time = tasks.iter().find_map(|facts| {
         let value = facts.run_time.as_ref()?.unreadable.clone()?;
-        Some(JobWarning::UnreadableAnnotation { pod: facts.key.clone(), key: RUN_TIME, value })
+        let (pod, key) = (facts.key.clone(), Name::from(RUN_TIME));
+        Some(JobWarning::UnreadableAnnotation { pod, key, value })
     });
     let unreadable = unreadable.into_iter().chain(of_run_time);
     let different = different.iter().cloned();
-    let different = different.map(|(key, counts)| JobWarning::DifferentAnnotations { key, counts });
+    let different = different
+        .map(|(key, counts)| JobWarning::DifferentAnnotations { key: Name::from(key), counts });
     unreadable.chain(different).collect()
 }
 
@@ -466,7 +445,7 @@ fn exclusive_topology(
             "required pod affinity to each other, as its PodGroup has no field for that"
         }
     };
-    Some(JobWarning::ExclusiveTopology { pod, annotation, instead })
+    Some(JobWarning::ExclusiveTopology { pod, annotation, instead: Name::from(instead) })
 }
 
 /// PodDisruptionBudgets by the uid of their controller; the oldest wins.

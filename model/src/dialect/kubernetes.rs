@@ -9,14 +9,11 @@
 //! Source: `pkg/scheduler/schedule_one_podgroup.go` and `plugins/gangscheduling` of Kubernetes 1.37.1.
 // Parity: see docs/parity.md#k1.
 
-use super::{
-    spec::StatusDialect,
-    status::{Transition, texts},
-};
+use super::{spec::StatusDialect, status::Transition};
 use crate::{
     job_report::JobReport,
     object_status::{PodGroupCondition, PodGroupStatus},
-    problem::JobProblem,
+    reason::Reason,
 };
 
 /// The condition that reports whether a gang has started.
@@ -40,10 +37,11 @@ impl StatusDialect for Kubernetes {
         }
         if report.has_started {
             set(&mut next.conditions, ("True", "Scheduled", String::new()), at);
-        } else if let Some((reason, message)) = report.unschedulable.as_ref().map(texts) {
-            let (reason, message) = match reason {
-                JobProblem::INCONSISTENT => (reason, message.to_owned()),
-                _ => (UNSCHEDULABLE, not_satisfied(report, message)),
+        } else if let Some((reason, words)) = report.unschedulable_in_words() {
+            let (reason, message) = if reason == Reason::SchedulerError {
+                (reason.as_str(), words.to_owned())
+            } else {
+                (UNSCHEDULABLE, not_satisfied(report, words))
             };
             set(&mut next.conditions, ("False", reason, message), at);
         }

@@ -2,7 +2,7 @@
 
 use super::{
     spec::StatusDialect,
-    status::{Transition, set_condition, texts, write_counts},
+    status::{Transition, set_condition, write_counts},
 };
 use crate::{
     decision::EvictReason,
@@ -10,6 +10,7 @@ use crate::{
     object_status::{
         GANG_EVICTED, MISCONFIGURED, PREEMPTED, PodGroupStatus, RECLAIMED, UNSCHEDULABLE,
     },
+    text::shortened,
 };
 
 pub(super) struct Own;
@@ -29,16 +30,20 @@ impl StatusDialect for Own {
         let mut next = stored.clone();
         next.phase = report.phase.to_string();
         write_counts(&mut next, report);
-        let unschedulable = report.unschedulable.as_ref().map(texts);
+        let unschedulable = report.unschedulable_in_words();
+        let unschedulable = unschedulable.as_ref().map(|(reason, words)| (reason.as_str(), *words));
         set_condition(&mut next.conditions, UNSCHEDULABLE, unschedulable, at);
         let misconfigured = report.misconfigured();
-        set_condition(&mut next.conditions, MISCONFIGURED, misconfigured.as_ref().map(texts), at);
+        let misconfigured = misconfigured.as_ref().map(|(reason, words)| (*reason, &**words));
+        set_condition(&mut next.conditions, MISCONFIGURED, misconfigured, at);
         for (type_, reason) in
             [(PREEMPTED, EvictReason::Preempt), (RECLAIMED, EvictReason::Reclaim)]
         {
             match &report.evicted {
-                Some((of, why)) if *of == reason => {
-                    set_condition(&mut next.conditions, type_, Some((GANG_EVICTED, why)), at);
+                Some(eviction) if eviction.cause.reason() == reason => {
+                    let why = eviction.to_string();
+                    let texts = Some((GANG_EVICTED, &*shortened(&why)));
+                    set_condition(&mut next.conditions, type_, texts, at);
                 }
                 // It runs again.
                 _ if report.phase == Phase::Running => {

@@ -25,11 +25,6 @@ pub struct Transition<'a> {
     pub now: Timestamp,
 }
 
-/// Reason and message, as [`set_condition`] takes them.
-pub(super) fn texts<'a>((reason, message): &'a (&'static str, String)) -> (&'a str, &'a str) {
-    (reason, message)
-}
-
 /// Sets a condition to True with a reason and message, or to False if it is there.
 pub(super) fn set_condition(
     conditions: &mut Vec<PodGroupCondition>,

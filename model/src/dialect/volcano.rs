@@ -5,12 +5,12 @@
 
 use super::{
     spec::StatusDialect,
-    status::{Transition, set_condition, texts, write_counts},
+    status::{Transition, set_condition, write_counts},
 };
 use crate::{
     job_report::{JobReport, Phase},
     object_status::{PodGroupStatus, QueueStatus, UNSCHEDULABLE},
-    problem::JobProblem,
+    reason::Reason,
 };
 
 /// The phase of a group whose pods may be created.
@@ -33,12 +33,9 @@ impl StatusDialect for Volcano {
         let may_have_pods = report.n_tasks > 0 || report.is_admitted;
         let is_inqueue = report.phase == Phase::Pending && may_have_pods;
         next.phase = if is_inqueue { INQUEUE.to_owned() } else { report.phase.to_string() };
-        let unschedulable = report.unschedulable.as_ref().map(texts).map(|(reason, message)| {
-            let reason = match reason {
-                JobProblem::NOT_ENOUGH_TASKS => "NotEnoughTasks",
-                _ => "NotEnoughResources",
-            };
-            (reason, message)
+        let unschedulable = report.unschedulable_in_words().map(|(reason, words)| {
+            let lacks_tasks = reason == Reason::NotEnoughTasks;
+            (if lacks_tasks { "NotEnoughTasks" } else { "NotEnoughResources" }, words)
         });
         set_condition(&mut next.conditions, UNSCHEDULABLE, unschedulable, at);
         let scheduled = report.has_started.then_some(("Scheduled", "the gang has started"));

@@ -70,8 +70,8 @@ pub(crate) fn log_cycle(cycle: &Cycle, decided: &[Decided<'_>]) {
     }
     if enabled!(Level::TRACE) {
         for report in &cycle.jobs {
-            if let Some((reason, message)) = &report.unschedulable {
-                trace!(job = %report.key, reason, why = message, "a job waits");
+            if let Some((reason, words)) = report.unschedulable_in_words() {
+                trace!(job = %report.key, %reason, why = words, "a job waits");
             }
         }
     }

@@ -113,7 +113,7 @@ impl StatusWriter {
         {
             let transition =
                 (waits.urgency != Urgency::PodText).then(|| self.effects.context.clock.now());
-            let condition = condition(waits.reason, &waits.message, transition);
+            let condition = condition(waits.reason.as_str(), &waits.message, transition);
             status.insert("conditions".to_owned(), json!([condition]));
             let attempts = &self.effects.context.metrics.schedule_attempts;
             attempts.get_or_create(&Ended { result: "unschedulable" }).inc();
@@ -129,7 +129,7 @@ impl StatusWriter {
     /// since the snapshot; without this its event would be sent again.
     fn still_news(&self, pod: &PodRef, waits: &Waits) -> Option<Waits> {
         let state = self.effects.context.cache.lock();
-        let mut news = news_of_pod(state.waiting(pod)?, pod, waits.reason, &waits.message)?;
+        let mut news = news_of_pod(state.waiting(pod)?, pod, waits.reason.clone(), &waits.message)?;
         if (news.urgency, waits.urgency) == (Urgency::State, Urgency::Forming) {
             news.urgency = Urgency::Forming;
         }

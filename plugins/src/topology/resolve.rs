@@ -1,6 +1,6 @@
 //! Resolves the levels that a PodGroup names.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use kube_batch_model::{
     facts::{
@@ -60,19 +60,8 @@ impl Resolved {
 /// A tier that the configuration does not declare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NoTier {
-    tier: u32,
-    n_tiers: usize,
-}
-
-impl fmt::Display for NoTier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { tier, n_tiers } = self;
-        write!(
-            f,
-            "the PodGroup requires tier {tier}, but the argument levels of the plugin topology declares \
-             only {n_tiers} (kubernetes.io/hostname is not counted)"
-        )
-    }
+    pub(super) tier: u32,
+    pub(super) n_tiers: usize,
 }
 
 /// The levels that a job means.

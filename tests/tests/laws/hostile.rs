@@ -11,7 +11,7 @@ use kube_batch_cache::{
     store::Store,
 };
 use kube_batch_framework::{candidates::Search, memory::Memory, report::Cycle, session::Session};
-use kube_batch_model::column::ClassIdx;
+use kube_batch_model::{column::ClassIdx, why::Worded};
 use kube_batch_scheduler::conf::Conf;
 use kube_batch_tests::{
     hostile::{Kind, NAMESPACE, Size, Variant, contents::kinds, decisions_about_others},
@@ -103,7 +103,7 @@ fn pods_with_more_claims_than_are_read_say_so_and_are_not_searched_for() {
         let cycle = whole_cycle(kind, SMALL, Variant::Hostile);
         let of_pods = cycle.jobs.iter().filter(|job| &*job.key.object().namespace == NAMESPACE);
         let unschedulable = of_pods.filter_map(|job| job.unschedulable.as_ref());
-        let messages: Vec<&str> = unschedulable.map(|(_, message)| &**message).collect();
+        let messages: Vec<&str> = unschedulable.map(Worded::words).collect();
         assert!(!messages.is_empty(), "{name}");
         assert!(messages.iter().all(|own| own.contains(message)), "{name}: {messages:?}");
         let more = cycle.work as i64 - work(kind, SMALL, Variant::Plain);

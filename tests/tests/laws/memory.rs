@@ -17,6 +17,7 @@ use kube_batch_model::{
     },
     job_report::JobReport,
     name::ObjectKey,
+    reason::Reason,
     status::TaskStatus,
 };
 use kube_batch_scheduler::registry::Registry;
@@ -300,7 +301,8 @@ fn a_job_is_tried_again_after_another_has_started() {
     assert!(matches!(with.decisions[..], [Decision::Bind { .. }]), "{:?}", with.decisions);
     assert_eq!(with, without);
     let low = with.jobs.iter().find(|job| job.key.to_string() == "ns/low").expect("the job");
-    assert!(low.unplaced_because.contains("Too many pods"), "{}", low.unplaced_because);
+    let why = low.unplaced_because.as_ref().expect("its pod waits").words();
+    assert!(why.contains("Too many pods"), "{why}");
 }
 
 /// A pod whose claim was made from a template, but is not named in its status yet.
@@ -426,7 +428,7 @@ fn turns_in_vain_take_a_bounded_part_of_a_cycle_and_every_job_gets_its_turn() {
         if n_cycles == 1 {
             assert_eq!(bound, ["one"], "the other queue does not wait");
             let reports = cycle.jobs.iter().filter_map(|job| job.unschedulable.as_ref());
-            assert!(reports.clone().any(|(reason, _)| *reason == "NotTried"));
+            assert!(reports.clone().any(|why| why.reason() == Reason::NotTried));
             assert!(cycle.next_due.is_some_and(|due| due.is_zero()), "the next one continues");
         } else if bound == ["many-last"] {
             break;
@@ -440,7 +442,7 @@ fn turns_in_vain_take_a_bounded_part_of_a_cycle_and_every_job_gets_its_turn() {
     let (last, _) = cycle(&mut simulation);
     assert_eq!(last.next_due, None, "the round ends");
     let not_tried = |job: &&std::sync::Arc<kube_batch_framework::report::JobReport>| {
-        job.unschedulable.as_ref().is_some_and(|(reason, _)| *reason == "NotTried")
+        job.unschedulable.as_ref().is_some_and(|why| why.reason() == Reason::NotTried)
     };
     assert_eq!(last.jobs.iter().find(not_tried), None, "each was tried");
 }

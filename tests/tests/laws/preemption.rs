@@ -23,7 +23,9 @@ use kube_batch_cache::{
 };
 use kube_batch_framework::spec::PluginSpec;
 use kube_batch_framework::{candidates::Search, report::Cycle};
-use kube_batch_model::{api_version::ApiVersion, cluster::Cluster, decision::Decision};
+use kube_batch_model::{
+    api_version::ApiVersion, cluster::Cluster, decision::Decision, why::Worded,
+};
 use kube_batch_plugins::{
     conformance, drf, gang, nodeorder, pdb, predicates, priority, proportion,
 };
@@ -165,8 +167,8 @@ fn victims_match_kubernetes() {
             }
             let reasons = filter_message(&case.expect.message);
             let is_reported = cycle.jobs.iter().any(|job| {
-                let why = &job.unplaced_because;
-                why == reasons || says_never(why, reasons)
+                let why = job.unplaced_because.as_ref().map(Worded::words);
+                why.is_some_and(|why| why == reasons || says_never(why, reasons))
             });
             if !is_reported {
                 failures.push(format!(

@@ -19,6 +19,7 @@ use kube_batch_model::{
     name::{JobKey, Name, ObjectKey},
     resource::ResourceVector,
     status::TaskStatus,
+    why::{Obstacle, Why},
 };
 use kube_batch_scheduler::{conf::Conf, registry::Registry};
 use kube_batch_sim::{case::Case, runner::run_case_observed, simulation::Simulation};
@@ -243,6 +244,7 @@ fn violation(conf: &Conf, simulation: &Simulation) -> Option<String> {
         .or_else(|| checker.evictions())
         .or_else(|| checker.capabilities())
         .or_else(|| checker.lending())
+        .or_else(|| checker.written_reports())
 }
 
 /// A snapshot, and what a cycle decided.
@@ -362,12 +364,23 @@ impl<'a> Checker<'a> {
         reservations.any(|own| own.job == *job)
     }
 
+    /// Reports are values: written down and read back, they are the same, and say the same.
+    fn written_reports(&self) -> Option<String> {
+        self.cycle.jobs.iter().find_map(|report| {
+            let written = serde_json::to_string(report).expect("a report has only fields of JSON");
+            let read = serde_json::from_str::<JobReport>(&written);
+            let is_same =
+                read.as_ref().is_ok_and(|read| *read == **report && says_as(read, report));
+            (!is_same).then(|| format!("{written} is read as {read:?}"))
+        })
+    }
+
     /// Idle resources are withheld only for a job that they can help, and never from a task that
     /// reclaim could take back.
     fn lending(&self) -> Option<String> {
-        const KEPT: &str = "; the idle resources are kept for queue ";
-        for report in self.cycle.jobs.iter().filter(|job| job.unplaced_because.contains(KEPT)) {
-            let (job, holder) = (self.job_of(&report.key.to_string())?, self.holder(report)?);
+        for report in &self.cycle.jobs {
+            let Some(holder) = holder(report) else { continue };
+            let (job, holder) = (self.job_of(&report.key)?, self.job_of(holder)?);
             if let Some(limit) = self.exceeded_by_minimum(holder) {
                 let key = &self.snapshot.jobs.key[holder];
                 return Some(format!("something is withheld for {key}, which exceeds {limit}"));
@@ -403,15 +416,9 @@ impl<'a> Checker<'a> {
         self.conf.action_names().contains(&name)
     }
 
-    fn job_of(&self, key: &str) -> Option<JobIdx> {
+    fn job_of(&self, key: &JobKey) -> Option<JobIdx> {
         let mut jobs = self.snapshot.jobs.key.iter();
-        jobs.find(|(_, own)| own.to_string() == key).map(|(job, _)| job)
-    }
-
-    /// The job for which resources are withheld, according to the reason of another job.
-    fn holder(&self, report: &JobReport) -> Option<JobIdx> {
-        let key = report.unplaced_because.rsplit_once("(job ")?.1;
-        self.job_of(key.trim_end_matches(')'))
+        jobs.find(|(_, own)| *own == key).map(|(job, _)| job)
     }
 
     fn any_waiting(&self, job: JobIdx, is_it: impl Fn(TaskIdx) -> bool) -> bool {
@@ -528,4 +535,22 @@ impl<'a> Checker<'a> {
         }
         None
     }
+}
+
+/// The job for which resources are withheld from another one.
+fn holder(report: &JobReport) -> Option<&JobKey> {
+    let Why::NoPlace(why) = &**report.unplaced_because.as_ref()? else { return None };
+    let Obstacle::Withheld { holder, .. } = &*why.obstacle else { return None };
+    Some(&holder.as_ref()?.job)
+}
+
+/// Whether two reports have the same words.
+fn says_as(one: &JobReport, other: &JobReport) -> bool {
+    let pods = |report: &JobReport| {
+        report.unplaced_because.as_ref().map(|why| (why.reason_of_pods(), why.words().to_owned()))
+    };
+    let evicted = |report: &JobReport| report.evicted.as_ref().map(ToString::to_string);
+    one.unschedulable_in_words() == other.unschedulable_in_words()
+        && pods(one) == pods(other)
+        && evicted(one) == evicted(other)
 }

@@ -10,8 +10,10 @@ use kube_batch_model::{
     api_version::ApiVersion,
     decision::Decision,
     facts::group::GroupFacts,
-    name::{JobKey, ObjectKey},
+    name::{JobKey, Name, ObjectKey},
     problem::JobProblem,
+    reason::Reason,
+    why::{Invalid, Why, Worded},
 };
 use kube_batch_scheduler::writes::status_writes;
 use tokio::task::JoinSet;
@@ -26,6 +28,12 @@ use crate::run::{
 const POD: &str = "/api/v1/namespaces/ns/pods/a";
 const GROUP: &str = "/apis/scheduling.sigs.dev/v1alpha2/namespaces/ns/podgroups/g";
 const QUEUE: &str = "/apis/scheduling.sigs.dev/v1alpha2/queues/q";
+
+/// Why a job or its pods wait, with any words.
+fn why(reason: Reason, words: &str) -> Worded<Why> {
+    let problem = JobProblem::Other { reason: Name::from(reason), message: Name::from(words) };
+    Worded::new(Why::Invalid(Box::new(Invalid { problem, missing: None })))
+}
 
 /// A status writer, and a server that has a pod, a group and a queue.
 struct World {
@@ -120,7 +128,7 @@ impl World {
     }
 
     /// A report of the group as it is stored.
-    fn job(&self, phase: Phase, running: u32, problem: Option<(&'static str, &str)>) -> Cycle {
+    fn job(&self, phase: Phase, running: u32, problem: Option<(Reason, &str)>) -> Cycle {
         let key = ObjectKey::new("ns", "g");
         let report = JobReport {
             evicted: None,
@@ -140,13 +148,12 @@ impl World {
             failed: 0,
             pending: 0,
             lacking: 0,
-            unschedulable: problem.map(|(reason, text)| (reason, text.to_owned())),
+            unschedulable: problem.map(|(reason, text)| why(reason, text)),
             first_pod: None,
             warnings: Vec::new(),
             tried: true,
             unplaced: vec![],
-            unplaced_because: String::new(),
-            unplaced_reason: "Unschedulable",
+            unplaced_because: None,
             share: None,
             waited_since: None,
         };
@@ -159,7 +166,7 @@ impl World {
         let report = Arc::make_mut(&mut cycle.jobs[0]);
         report.group = None;
         report.unplaced = vec![pod()];
-        report.unplaced_because = because.to_owned();
+        report.unplaced_because = Some(why(Reason::Unschedulable, because));
         cycle
     }
 
@@ -168,7 +175,7 @@ impl World {
         let mut cycle = self.waits(because);
         let report = Arc::make_mut(&mut cycle.jobs[0]);
         report.group = Some(self.group());
-        report.unschedulable = Some(("Unschedulable", because.to_owned()));
+        report.unschedulable = Some(why(Reason::Unschedulable, because));
         cycle
     }
 
@@ -240,7 +247,7 @@ async fn a_phase_is_written_at_once_and_a_count_after_a_second() {
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn why_a_group_waits_is_an_event_once_and_new_numbers_wait_ten_seconds() {
     let mut world = World::new();
-    let problem = |text| Some(("NotEnoughResources", text));
+    let problem = |text| Some((Reason::NotEnoughResources, text));
     let event = vec!["Unschedulable".to_owned()];
     let cycle = world.job(Phase::Pending, 0, problem("3 nodes are full"));
     assert_eq!(world.write(0, &cycle).await, (1, event.clone()));
@@ -260,14 +267,14 @@ async fn why_a_group_waits_is_an_event_once_and_new_numbers_wait_ten_seconds() {
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn that_a_gang_lacks_pods_is_written_when_it_still_does_after_a_second() {
     let mut world = World::new();
-    let lacks = world.job(Phase::Pending, 0, Some((JobProblem::NOT_ENOUGH_TASKS, "1 of 2")));
+    let lacks = world.job(Phase::Pending, 0, Some((Reason::NotEnoughTasks, "1 of 2")));
     assert_eq!(world.write(0, &lacks).await, QUIET);
     assert_eq!(world.due(), Some(1000));
     let complete = world.job(Phase::Running, 2, None);
     assert_eq!(world.write(400, &complete).await, ONE, "its pods have come");
 
     let mut world = World::new();
-    let lacks = world.job(Phase::Pending, 0, Some((JobProblem::NOT_ENOUGH_TASKS, "1 of 2")));
+    let lacks = world.job(Phase::Pending, 0, Some((Reason::NotEnoughTasks, "1 of 2")));
     world.write(0, &lacks).await;
     assert_eq!(world.write(1000, &lacks).await, (1, vec!["Unschedulable".to_owned()]));
 }
@@ -319,19 +326,19 @@ async fn a_reason_that_changes_with_the_load_is_written_once_a_minute() {
     let event = vec!["FailedScheduling".to_owned()];
     let waits = |world: &World, reason| {
         let mut cycle = world.waits("it waits");
-        Arc::make_mut(&mut cycle.jobs[0]).unplaced_reason = reason;
+        Arc::make_mut(&mut cycle.jobs[0]).unplaced_because = Some(why(reason, "it waits"));
         cycle
     };
-    let cycle = waits(&world, "QueueShare");
+    let cycle = waits(&world, Reason::QueueShare);
     assert_eq!(world.write(0, &cycle).await, (1, event.clone()));
-    let cycle = waits(&world, "Unschedulable");
+    let cycle = waits(&world, Reason::Unschedulable);
     assert_eq!(world.write(10, &cycle).await, QUIET);
     assert_eq!(world.due(), Some(60_000));
     assert_eq!(world.write(60_000, &cycle).await, ONE, "without an event");
     let reason =
         |world: &World| world.api.object(POD).expect("the pod")["status"]["conditions"][0].clone();
     assert_eq!(reason(&world)["reason"], "Unschedulable");
-    let cycle = waits(&world, "QueueNotFound");
+    let cycle = waits(&world, Reason::QueueNotFound);
     assert_eq!(world.write(60_010, &cycle).await, (1, event), "a mistake is written at once");
 }
 
@@ -340,8 +347,8 @@ async fn that_a_gang_by_annotation_lacks_pods_is_written_when_it_still_does_afte
     let lacks = |world: &World| {
         let mut cycle = world.waits("1 of 2");
         let report = Arc::make_mut(&mut cycle.jobs[0]);
-        report.unplaced_reason = JobProblem::NOT_ENOUGH_TASKS;
-        report.unschedulable = Some((JobProblem::NOT_ENOUGH_TASKS, "1 of 2".to_owned()));
+        report.unplaced_because = Some(why(Reason::NotEnoughTasks, "1 of 2"));
+        report.unschedulable = report.unplaced_because.clone();
         cycle
     };
     let mut world = World::new();

@@ -1,0 +1,342 @@
+//! Why a job cannot start, and why its pods wait, with the names and amounts that only the session knows.
+
+use std::sync::Arc;
+
+use kube_batch_model::{
+    cluster::Cluster,
+    column::{Dim, JobIdx, NodeIdx, QueueIdx},
+    decision::JobInQueue,
+    name::Name,
+    object_status::UNSCHEDULABLE,
+    problem::JobProblem,
+    reason::{Cause, FitReport, Reason},
+    resource::ResourceVector,
+    status::TaskStatus,
+    why::{
+        InUse, Invalid, Lacking, MissingPods, NeverFits, NoPlace, NotTried, Obstacle,
+        OverCapability, OwnReservation, ProtectedGang, StuckPod, Why,
+    },
+};
+
+use crate::{
+    candidates::Room,
+    failure::{Failure, RefusedGang},
+    minimum::Minimum,
+    moves::Move,
+    session::Session,
+    topology::JobTopology,
+};
+
+/// How many reserved nodes a message names.
+const MAX_NODES_NAMED: usize = 3;
+
+/// The number of tasks that count towards the minimum of a job.
+pub(super) fn ready(session: &Session, job: JobIdx) -> u32 {
+    // Tasks whose moves are only kept do not start.
+    let kept = session.kept.get(&job).into_iter().flatten();
+    let n_kept = kept.filter(|made| !Move::is_pipeline(made)).count() as u32;
+    session.cluster().jobs.counts[job].ready() - n_kept
+}
+
+/// The number of tasks missing to the minimum of a job.
+pub(super) fn lacking(session: &Session, job: JobIdx) -> u32 {
+    session.cluster().jobs.min_available[job].saturating_sub(ready(session, job))
+}
+
+/// Why a job cannot start.
+// Parity: the real reasons, see docs/parity.md#e2.
+pub(super) fn of_job(session: &Session, job: JobIdx) -> Option<Why> {
+    let cluster = session.cluster();
+    if let Some(problem) = &cluster.jobs.problem[job] {
+        return Some(of_problem(cluster, job, problem));
+    }
+    let missing = lacking(session, job);
+    if missing == 0 || !session.policy.settings().reports_unready_jobs {
+        return None;
+    }
+    if session.turn_log.is_left_out(job) && !session.was_tried(job) {
+        return Some(Why::NotTried(not_tried(session, job)));
+    }
+    let lacking = match (session.failure(job), cluster.jobs.tasks[job].len()) {
+        (Some(Failure::Unfit(_)), 1) => Lacking::OnlyPod,
+        (Some(Failure::Unfit(_)), _) => {
+            let min = cluster.jobs.min_available[job];
+            Lacking::OfGang { min, n_fitting: session.n_fitting(job).min(min) }
+        }
+        (
+            Some(
+                Failure::Capability(_)
+                | Failure::Withheld(_)
+                | Failure::Held(_)
+                | Failure::Reserved { .. }
+                | Failure::Undecided(_)
+                | Failure::NeverFits(_)
+                | Failure::NoDomain(_)
+                | Failure::NotEnoughGroups(_),
+            ),
+            _,
+        )
+        | (None, 1) => Lacking::Implied,
+        (None, _) => Lacking::Pods(missing),
+    };
+    let refused = session.refused_gang(job);
+    Some(Why::NoPlace(Box::new(NoPlace {
+        lacking,
+        obstacle: Arc::new(obstacle(session, job)),
+        protected: refused.map(|refused| Box::new(protected_gang(session, refused))),
+        reservation: own_reservation(session, job).map(Box::new),
+    })))
+}
+
+/// Why the waiting pods of a job that is scheduled wait.
+pub(super) fn of_pods(session: &Session, job: JobIdx, of_job: Option<&Why>) -> Why {
+    let obstacle = match of_job {
+        Some(Why::NoPlace(why)) => Arc::clone(&why.obstacle),
+        Some(Why::Invalid(_) | Why::NotAdmitted(_) | Why::NotTried(_)) | None => {
+            Arc::new(obstacle(session, job))
+        }
+    };
+    let lacking = Lacking::Implied;
+    Why::NoPlace(Box::new(NoPlace { lacking, obstacle, protected: None, reservation: None }))
+}
+
+/// Which gang could make room, and why it stays.
+fn protected_gang(session: &Session, refused: &RefusedGang) -> ProtectedGang {
+    let RefusedGang { gang, dim, amount, usable } = *refused;
+    let cluster = session.cluster();
+    ProtectedGang {
+        gang: cluster.jobs.key[gang].clone(),
+        max_loss: session.plugins().max_loss().unwrap_or_default(),
+        resource: cluster.dimensions.name(dim).clone(),
+        freed: amount,
+        usable,
+    }
+}
+
+/// Why a job had no turn, because other jobs of its queue were tried in vain or its turn is large. What the status of
+/// its PodGroup says of an earlier try stays, as far as that is about places.
+// Parity: see docs/parity.md#o5.
+fn not_tried(session: &Session, job: JobIdx) -> NotTried {
+    let group = session.cluster().jobs.group[job].iter();
+    let mut conditions = group.flat_map(|group| &group.status.conditions);
+    let condition =
+        conditions.find(|condition| condition.type_ == UNSCHEDULABLE && condition.status == "True");
+    let known = condition.and_then(|condition| {
+        let reason = Reason::from(Name::from(&*condition.reason));
+        let message = Name::from(&*condition.message);
+        reason.is_of_tried().then_some(NotTried::AsBefore { reason, message })
+    });
+    known.unwrap_or(match session.turn_log.large.is_put_off(job) {
+        true => NotTried::ManyTemplates,
+        false => NotTried::OthersFirst,
+    })
+}
+
+/// Whether the job had no turn because its queue is at its fair share.
+pub(super) fn waits_for_share(session: &Session, job: JobIdx) -> bool {
+    let queue = session.cluster().jobs.queue[job];
+    let n_leaving = session.cluster().jobs.counts[job].of(TaskStatus::Releasing);
+    let is_overused = queue.is_some_and(|queue| session.plugins().overused(queue));
+    !session.was_tried(job) && n_leaving == 0 && is_overused
+}
+
+/// Marks the jobs that can never start on the nodes there are, or in their queue.
+pub(super) fn mark_never_fitting(session: &mut Session) {
+    let total = session.cluster().total();
+    let jobs: Vec<JobIdx> = session.cluster().jobs.key.ids().collect();
+    for job in jobs {
+        if session.failure(job).is_some()
+            && !session.turn_log.is_remembered(job)
+            && lacking(session, job) > 0
+            && let Some(never) = never_fitting(session, job, &total)
+        {
+            session.replace_failure(job, Some(Failure::NeverFits(never)));
+        }
+    }
+}
+
+/// Why a job that waits can never start.
+fn never_fitting(session: &mut Session, job: JobIdx, total: &ResourceVector) -> Option<NeverFits> {
+    let cluster = session.cluster();
+    let minimum = Minimum::of(cluster, job);
+    let queue = cluster.jobs.queue[job].expect("a job that is scheduled has a queue");
+    let capability = cluster.queues.capability[queue].iter().copied();
+    if let Some(excess) = minimum.exceeded(cluster, capability) {
+        return Some(NeverFits::Capability { queue: name_of(cluster, queue), excess });
+    }
+    let now = match session.failure(job)? {
+        // The nodes have room for the first of its tasks.
+        Failure::NotEnoughGroups(_) => return None,
+        Failure::Withheld(_) | Failure::Held(_) | Failure::Reserved { .. } => {
+            FitReport::new(cluster.nodes.facts.len())
+        }
+        failure @ (Failure::Unfit(_)
+        | Failure::Undecided(_)
+        | Failure::NoDomain(_)
+        | Failure::NeverFits(_)
+        | Failure::Capability(_)) => {
+            let report = failure.fit_report();
+            report.filter(|report| report.has_cause(Cause::Resources))?.clone()
+        }
+    };
+    let totals = cluster.dimensions.ids().map(|dim| (dim, total[dim]));
+    if let Some(excess) = minimum.exceeded(cluster, totals) {
+        return Some(NeverFits::Total(excess));
+    }
+    if let Some(resource) = minimum.unknown_resource(cluster) {
+        return Some(NeverFits::UnknownResource(resource.clone()));
+    }
+    let required = session.plugins().topology(job).and_then(JobTopology::required_level);
+    if required.is_some_and(|required| !required.n_tasks().is_empty() || required.is_limited()) {
+        // Once its tasks are gone, it may use other domains.
+        return None;
+    }
+    let n_fitting = minimum.count_placeable(session, Room::Ever);
+    let topology = session.plugins().topology(job).and_then(JobTopology::required_level);
+    let domain = topology.map(|topology| Name::from(topology.level.noun()));
+    (n_fitting < minimum.n_tasks()).then_some(NeverFits::Nodes { n_fitting, domain, now })
+}
+
+pub(super) fn of_problem(cluster: &Cluster, job: JobIdx, problem: &JobProblem) -> Why {
+    let lacks_pods = matches!(
+        problem,
+        JobProblem::NotEnoughTasks { .. } | JobProblem::NotEnoughTasksOfRole { .. }
+    );
+    let missing = lacks_pods.then(|| missing_pods(cluster, job));
+    Why::Invalid(Box::new(Invalid { problem: problem.clone(), missing }))
+}
+
+fn missing_pods(cluster: &Cluster, job: JobIdx) -> MissingPods {
+    let tasks = cluster.jobs.tasks[job].iter();
+    let mistakes = cluster.jobs.warnings[job].iter();
+    MissingPods {
+        n_gated: tasks.filter(|task| cluster.tasks.gated[*task]).count() as u32,
+        n_failed: cluster.jobs.counts[job].of(TaskStatus::Failed),
+        mistakes: mistakes.filter(|w| w.explains_missing_pods()).cloned().collect(),
+    }
+}
+
+/// What keeps tasks of the job from a place.
+fn obstacle(session: &Session, job: JobIdx) -> Obstacle {
+    let cluster = session.cluster();
+    let queue = cluster.jobs.queue[job].expect("a job that is scheduled has a queue");
+    let n_leaving = cluster.jobs.counts[job].of(TaskStatus::Releasing);
+    match session.failure(job) {
+        Some(Failure::Unfit(report)) => {
+            Obstacle::Unfit { report: report.clone(), stuck: stuck_pod(session, job).map(Box::new) }
+        }
+        Some(Failure::Undecided(report)) => {
+            let min = cluster.jobs.min_available[job];
+            let n_fitting = session.n_fitting(job).min(min);
+            Obstacle::Undecided { report: report.clone(), min, n_fitting }
+        }
+        Some(Failure::NoDomain(failure)) => Obstacle::NoDomain(failure.clone()),
+        Some(Failure::NotEnoughGroups(failure)) => Obstacle::NotEnoughGroups(failure.clone()),
+        Some(Failure::NeverFits(never)) => Obstacle::NeverFits {
+            min: cluster.jobs.min_available[job].max(1),
+            because: never.clone(),
+        },
+        Some(Failure::Capability(dim)) => {
+            Obstacle::Capability(Box::new(over_capability(session, queue, job, *dim)))
+        }
+        Some(Failure::Withheld(holder)) => Obstacle::Withheld {
+            queue: name_of(cluster, queue),
+            holder: holder.and_then(|holder| in_queue(cluster, holder)),
+        },
+        Some(Failure::Held(by)) => held_for(cluster, job, *by),
+        Some(Failure::Reserved { node, holder }) => reserved_for(session, *node, *holder),
+        None if !session.was_tried(job) && n_leaving > 0 => {
+            Obstacle::Terminating { n_pods: n_leaving }
+        }
+        None if waits_for_share(session, job) => {
+            Obstacle::QueueShare { queue: name_of(cluster, queue) }
+        }
+        None => Obstacle::NotCompared { n_nodes: cluster.nodes.facts.len() },
+    }
+}
+
+/// The first pod that does not end although a waiting task of the job would fit on its node without it.
+// Parity: see docs/parity.md#p13.
+fn stuck_pod(session: &Session, job: JobIdx) -> Option<StuckPod> {
+    let cluster = session.cluster();
+    let stuck = cluster.terminating.keys().copied();
+    let mut stuck = stuck.filter(|task| cluster.status(*task) == TaskStatus::Stuck).peekable();
+    stuck.peek()?;
+    let first = cluster.jobs.tasks[job].iter().find(|task| cluster.is_waiting(*task))?;
+    let request = cluster.request(first);
+    let pod = stuck.find(|task| {
+        let Some(node) = cluster.tasks.placement[*task].node else { return false };
+        let mut free = cluster.nodes.idle[node].to_vec();
+        cluster.request(*task).charge(&mut free, 1);
+        !cluster.nodes.fits_idle(node, request) && request.fits_in(&free)
+    })?;
+    let facts = &cluster.tasks.facts[pod];
+    Some(StuckPod {
+        pod: facts.key.clone(),
+        node: cluster.node_of(pod)?.clone(),
+        grace_period_end: facts.terminates_at,
+        has_passed: cluster.terminating[&pod].left.is_zero(),
+    })
+}
+
+fn name_of(cluster: &Cluster, queue: QueueIdx) -> Name {
+    cluster.queues.facts[queue].name.clone()
+}
+
+/// A job with its queue, if that exists.
+fn in_queue(cluster: &Cluster, job: JobIdx) -> Option<JobInQueue> {
+    let queue = name_of(cluster, cluster.jobs.queue[job]?);
+    Some(JobInQueue { job: cluster.jobs.key[job].clone(), queue })
+}
+
+/// The limit of a queue that a job would exceed, what the queue uses of it, and what the job needs.
+fn over_capability(session: &Session, queue: QueueIdx, job: JobIdx, dim: Dim) -> OverCapability {
+    let cluster = session.cluster();
+    let mut limits = cluster.queues.capability[queue].iter();
+    let limit = limits.find(|(own, _)| *own == dim).map_or(0, |(_, limit)| *limit);
+    let missing = (lacking(session, job) as usize).max(1);
+    let waiting = session.waiting_tasks(job);
+    let needs: i64 = waiting.iter().take(missing).map(|t| cluster.request(*t).get(dim)).sum();
+    let kept = session.headroom.of_queue(queue, dim) - session.headroom.of_job(job, dim);
+    // What the job holds is in what the queue uses.
+    let minimum =
+        session.headroom.min_of(job).map_or(0, |min| min[dim] - cluster.jobs.held[job][dim]);
+    OverCapability {
+        queue: name_of(cluster, queue),
+        resource: cluster.dimensions.name(dim).clone(),
+        limit,
+        in_use: InUse { used: cluster.queues.used(queue, dim), kept },
+        needed: needs.max(minimum),
+        is_min_resources: minimum > needs,
+    }
+}
+
+// Parity: see docs/parity.md#p14.
+fn held_for(cluster: &Cluster, job: JobIdx, by: JobIdx) -> Obstacle {
+    let is_of_other_queue = cluster.jobs.queue[job] != cluster.jobs.queue[by];
+    match in_queue(cluster, by).filter(|_| is_of_other_queue) {
+        Some(by) => Obstacle::WouldBeReclaimed { by },
+        None => Obstacle::WouldBePreempted { by: cluster.jobs.key[by].clone() },
+    }
+}
+
+/// For whom the room is reserved that a job would need.
+// Parity: see docs/parity.md#a12.
+fn reserved_for(session: &Session, node: NodeIdx, holder: JobIdx) -> Obstacle {
+    let cluster = session.cluster();
+    Obstacle::Reserved {
+        node: cluster.node_name(node).clone(),
+        holder: cluster.jobs.key[holder].clone(),
+        since: session.reservation_of(holder).map_or(session.now, |own| own.since),
+    }
+}
+
+/// What is reserved for a job that waits. A job with nominations has its places by them.
+// Parity: see docs/parity.md#a12.
+fn own_reservation(session: &Session, job: JobIdx) -> Option<OwnReservation> {
+    let own = session.reservation_of(job).filter(|own| !own.amounts.is_empty())?;
+    let cluster = session.cluster();
+    let names = own.amounts.keys().map(|node| cluster.node_name(*node).clone());
+    let nodes: Vec<Name> = names.take(MAX_NODES_NAMED).collect();
+    Some(OwnReservation { since: own.since, n_more: own.amounts.len() - nodes.len(), nodes })
+}
