@@ -25,14 +25,13 @@ use std::{
     sync::Arc,
 };
 
-use jiff::Timestamp;
 use kube_batch_model::{
     name::{JobKey, Name},
     why::GangEviction,
 };
 
 use crate::{
-    credit::Credits, headroom::HeadroomMemory, plugin::QueueShares,
+    cluster_input::Seen, credit::Credits, headroom::HeadroomMemory,
     reservations::ReservationMemory, tried::Tried,
 };
 
@@ -69,22 +68,6 @@ pub(crate) struct Hopeless {
     pub(crate) seen: Seen,
     /// In the order of their rows.
     pub(crate) jobs: Vec<Arc<Tried>>,
-}
-
-/// All that the turn of a job depends on, besides its own pods and PodGroup.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Seen {
-    pub(crate) generation: u64,
-    /// Without what the queues request.
-    pub(crate) shares: Vec<Option<QueueShares>>,
-    /// A hash of what decides which running tasks may be evicted.
-    pub(crate) protection: u64,
-    /// When the next task may be evicted that may not be now.
-    pub(crate) protected_until: Option<Timestamp>,
-    /// A hash of the tasks that decisions of earlier cycles have moved, and of their nodes.
-    pub(crate) in_flight: u64,
-    /// A hash of what is reserved.
-    pub(crate) reserved: u64,
 }
 
 impl Memory {

@@ -3,7 +3,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
 };
 
@@ -13,17 +12,18 @@ use kube_batch_model::{
     devices::ClaimDemand,
     job_report::JobReport,
     name::JobKey,
-    resource::ResourceVector,
     status::TaskStatus,
 };
 
 use crate::{
+    cluster_input::{Seen, in_flight, protection, without_demand},
     failure::Failure,
+    job_input::Own,
     large_turns::LargeTurn,
-    memory::{Hopeless, Memory, Seen},
+    memory::{Hopeless, Memory},
     plugin::QueueShares,
     session::Session,
-    tried::{Found, Own, Tried},
+    tried::{Found, Tried},
 };
 
 /// A turn that has begun.
@@ -287,13 +287,6 @@ impl Session {
     }
 }
 
-/// The shares without what the queue requests. That changes whenever a pod arrives, and matters only by
-/// what the queues deserve, and whether they are overused.
-fn without_demand(shares: QueueShares) -> QueueShares {
-    let nothing = || ResourceVector::zero(0);
-    QueueShares { request: nothing(), pending: nothing(), ..shares }
-}
-
 /// The earlier tries of the jobs that are still the same. They are in the order of their rows then, which
 /// is mostly that of now; a try that is not found is forgotten.
 fn still_same(cluster: &Cluster, before: &[Arc<Tried>]) -> Column<JobIdx, Option<Arc<Tried>>> {
@@ -313,43 +306,4 @@ fn still_same(cluster: &Cluster, before: &[Arc<Tried>]) -> Column<JobIdx, Option
         Some(&before[next - 1]).filter(|tried| tried.own.is_same(cluster, job)).cloned()
     };
     cluster.jobs.key.iter().map(find).collect()
-}
-
-/// A hash of the tasks that decisions of earlier cycles have moved, and of their nodes.
-fn in_flight(cluster: &Cluster) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    // Only tasks that wait are nominated.
-    let may_be_moved = |status| {
-        matches!(
-            status,
-            TaskStatus::Binding | TaskStatus::Releasing | TaskStatus::Stuck | TaskStatus::Pending
-        )
-    };
-    for task in cluster.tasks_in(may_be_moved) {
-        let (placement, nominated) = (cluster.tasks.placement[task], cluster.tasks.nominated[task]);
-        if placement.status != TaskStatus::Pending || nominated.is_some() {
-            let node = placement.node.or(nominated);
-            let node = node.map(|node| cluster.node_name(node));
-            (&cluster.tasks.facts[task].uid, placement.status as u8, node).hash(&mut hasher);
-        }
-    }
-    hasher.finish()
-}
-
-/// A hash of what decides which running tasks may be evicted: the minimum, priority and queue of their
-/// jobs. A single pod without a PodGroup is left out: these change only with the pod itself.
-fn protection(cluster: &Cluster) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    for job in cluster.jobs.key.ids() {
-        let is_group = matches!(cluster.jobs.key[job], JobKey::Group(..));
-        let may_change = is_group || cluster.jobs.tasks[job].len() > 1;
-        if may_change && cluster.jobs.counts[job].ready() > 0 {
-            let queue = cluster.jobs.queue[job].map(|queue| &cluster.queues.facts[queue].name);
-            (&cluster.jobs.key[job], queue).hash(&mut hasher);
-            (cluster.jobs.min_available[job], cluster.jobs.priority[job]).hash(&mut hasher);
-            let above = cluster.jobs.composites[job].iter().flat_map(|above| above.iter());
-            above.for_each(|composite| composite.key.hash(&mut hasher));
-        }
-    }
-    hasher.finish()
 }

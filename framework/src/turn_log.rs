@@ -10,11 +10,7 @@ use kube_batch_model::{
     name::{JobKey, Name},
 };
 
-use crate::{
-    credit::LargeTurns,
-    memory::{Memory, Seen},
-    tried::Tried,
-};
+use crate::{cluster_input::Seen, credit::LargeTurns, memory::Memory, tried::Tried};
 
 /// What earlier runs of the same cycle have taken: the bounds hold for all runs together.
 #[derive(Debug, Default)]

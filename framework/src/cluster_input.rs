@@ -1,0 +1,72 @@
+//! What the tries of all jobs depend on: see [`crate::memory`].
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use jiff::Timestamp;
+use kube_batch_model::{
+    cluster::Cluster, name::JobKey, resource::ResourceVector, status::TaskStatus,
+};
+
+use crate::plugin::QueueShares;
+
+/// All that the turn of a job depends on, besides its own pods and PodGroup.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Seen {
+    pub(crate) generation: u64,
+    /// Without what the queues request.
+    pub(crate) shares: Vec<Option<QueueShares>>,
+    /// A hash of what decides which running tasks may be evicted.
+    pub(crate) protection: u64,
+    /// When the next task may be evicted that may not be now.
+    pub(crate) protected_until: Option<Timestamp>,
+    /// A hash of the tasks that decisions of earlier cycles have moved, and of their nodes.
+    pub(crate) in_flight: u64,
+    /// A hash of what is reserved.
+    pub(crate) reserved: u64,
+}
+
+/// The shares without what the queue requests. That changes whenever a pod arrives, and matters only by
+/// what the queues deserve, and whether they are overused.
+pub(crate) fn without_demand(shares: QueueShares) -> QueueShares {
+    let nothing = || ResourceVector::zero(0);
+    QueueShares { request: nothing(), pending: nothing(), ..shares }
+}
+
+/// A hash of the tasks that decisions of earlier cycles have moved, and of their nodes.
+pub(crate) fn in_flight(cluster: &Cluster) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    // Only tasks that wait are nominated.
+    let may_be_moved = |status| {
+        matches!(
+            status,
+            TaskStatus::Binding | TaskStatus::Releasing | TaskStatus::Stuck | TaskStatus::Pending
+        )
+    };
+    for task in cluster.tasks_in(may_be_moved) {
+        let (placement, nominated) = (cluster.tasks.placement[task], cluster.tasks.nominated[task]);
+        if placement.status != TaskStatus::Pending || nominated.is_some() {
+            let node = placement.node.or(nominated);
+            let node = node.map(|node| cluster.node_name(node));
+            (&cluster.tasks.facts[task].uid, placement.status as u8, node).hash(&mut hasher);
+        }
+    }
+    hasher.finish()
+}
+
+/// A hash of what decides which running tasks may be evicted: the minimum, priority and queue of their
+/// jobs. A single pod without a PodGroup is left out: these change only with the pod itself.
+pub(crate) fn protection(cluster: &Cluster) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for job in cluster.jobs.key.ids() {
+        let is_group = matches!(cluster.jobs.key[job], JobKey::Group(..));
+        let may_change = is_group || cluster.jobs.tasks[job].len() > 1;
+        if may_change && cluster.jobs.counts[job].ready() > 0 {
+            let queue = cluster.jobs.queue[job].map(|queue| &cluster.queues.facts[queue].name);
+            (&cluster.jobs.key[job], queue).hash(&mut hasher);
+            (cluster.jobs.min_available[job], cluster.jobs.priority[job]).hash(&mut hasher);
+            let above = cluster.jobs.composites[job].iter().flat_map(|above| above.iter());
+            above.for_each(|composite| composite.key.hash(&mut hasher));
+        }
+    }
+    hasher.finish()
+}
