@@ -1,6 +1,9 @@
-//! What the tries of all jobs depend on: see [`crate::memory`].
+//! What the tries of all jobs depend on: see [`crate::job_input`].
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use kube_batch_model::{
@@ -9,11 +12,14 @@ use kube_batch_model::{
 
 use crate::plugin::QueueShares;
 
-/// All that the turn of a job depends on, besides its own pods and PodGroup.
+/// What the tries of all jobs depend on.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct ClusterInput {
+    /// See [`Memory::set_generation`].
+    ///
+    /// [`Memory::set_generation`]: crate::memory::Memory::set_generation
     pub(crate) generation: u64,
-    /// Without what the queues request.
+    /// The shares of the queues, without what the queues request.
     pub(crate) shares: Vec<Option<QueueShares>>,
     /// A hash of what decides which running tasks may be evicted.
     pub(crate) protection: u64,
@@ -25,11 +31,23 @@ pub(crate) struct Seen {
     pub(crate) reserved: u64,
 }
 
-/// The shares without what the queue requests. That changes whenever a pod arrives, and matters only by
-/// what the queues deserve, and whether they are overused.
-pub(crate) fn without_demand(shares: QueueShares) -> QueueShares {
+impl ClusterInput {
+    /// This state, in the allocation of an earlier one that is equal: comparing both takes no time then.
+    pub(crate) fn shared_with(self, earlier: Option<&Arc<Self>>) -> Arc<Self> {
+        match earlier {
+            Some(earlier) if **earlier == self => Arc::clone(earlier),
+            Some(_) | None => Arc::new(self),
+        }
+    }
+}
+
+/// The shares without what the queues request. That changes whenever a pod arrives, and matters only by what the queues
+/// deserve, and whether they are overused.
+pub(crate) fn without_demand(shares: Vec<Option<QueueShares>>) -> Vec<Option<QueueShares>> {
     let nothing = || ResourceVector::zero(0);
-    QueueShares { request: nothing(), pending: nothing(), ..shares }
+    let without =
+        |shares: QueueShares| QueueShares { request: nothing(), pending: nothing(), ..shares };
+    shares.into_iter().map(|shares| shares.map(without)).collect()
 }
 
 /// A hash of the tasks that decisions of earlier cycles have moved, and of their nodes.

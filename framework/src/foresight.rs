@@ -219,7 +219,7 @@ impl Session {
         let work = self.work();
         let mut log = std::mem::replace(&mut self.turn_log, TurnLog::new(Memory::none(), 0));
         let mut memory = std::mem::replace(&mut log.memory, Memory::none());
-        memory.generation = log.seen.as_ref().map(|seen| seen.generation);
+        memory.generation = log.state.as_ref().map(|state| state.generation);
         let earlier = log.into_earlier(holds.values().map(|hold| hold.by));
         Start { cluster: self.into_cluster(), memory, holds, work, earlier }
     }

@@ -1,4 +1,12 @@
-//! What the turns of a job depend on: see [`crate::memory`].
+//! What the result of a try of a job depends on, and so when a remembered try is forgotten.
+//!
+//! A try in vain is remembered with its [`JobInput`], and recalled instead of another try while the job has an equal
+//! input: it would find the same.
+//!
+//! The scheduler cache adds one number, [`ClusterInput::generation`]. It stays the same while only such objects change
+//! that concern only their own job, see [`Fact::concerns_only_its_job`]. So what a try reads of them is compared here.
+//!
+//! [`Fact::concerns_only_its_job`]: kube_batch_model::facts::fact::Fact::concerns_only_its_job
 
 use std::sync::Arc;
 
@@ -10,79 +18,124 @@ use kube_batch_model::{
     name::Name,
 };
 
-/// What decides about a job and is its own: its PodGroup and its tasks.
+use crate::cluster_input::ClusterInput;
+
+/// Everything on which the result of a try of a job depends. It equals the [`CurrentInput`] of the job as long as another
+/// try would have the same result.
 #[derive(Clone, Debug)]
-pub(crate) struct Own {
+pub(crate) struct JobInput {
+    cluster: Arc<ClusterInput>,
     min_available: u32,
     priority: i32,
     queue: Option<Name>,
     topology: Option<Arc<TopologyFacts>>,
     group: Option<Arc<GroupFacts>>,
-    tasks: Vec<OwnTask>,
+    tasks: Vec<TaskInput>,
 }
 
+/// A task of the job.
 #[derive(Clone, Debug)]
-struct OwnTask {
+struct TaskInput {
     facts: Arc<TaskFacts>,
     devices: Arc<DeviceDemand>,
     priority: i32,
     is_gated: bool,
 }
 
-impl Own {
-    pub(crate) fn of(cluster: &Cluster, job: JobIdx) -> Self {
-        let task = |task| OwnTask {
-            facts: Arc::clone(&cluster.tasks.facts[task]),
-            devices: Arc::clone(devices_of(cluster, task)),
-            priority: cluster.tasks.priority[task],
-            is_gated: cluster.tasks.gated[task],
-        };
+/// The input of a job in a session. It is not read before it is compared: that happens for every waiting job in every
+/// cycle, and most are equal because they share the same facts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CurrentInput<'s> {
+    pub(crate) state: &'s Arc<ClusterInput>,
+    pub(crate) cluster: &'s Cluster,
+    pub(crate) job: JobIdx,
+}
+
+impl From<CurrentInput<'_>> for JobInput {
+    fn from(current: CurrentInput<'_>) -> Self {
+        let CurrentInput { state, cluster, job } = current;
         Self {
+            cluster: Arc::clone(state),
             min_available: cluster.jobs.min_available[job],
             priority: cluster.jobs.priority[job],
             queue: queue(cluster, job).cloned(),
             topology: cluster.jobs.topology[job].clone(),
             group: cluster.jobs.group[job].clone(),
-            tasks: cluster.jobs.tasks[job].iter().map(task).collect(),
+            tasks: cluster.jobs.tasks[job]
+                .iter()
+                .map(|task| TaskInput::of(cluster, task))
+                .collect(),
+        }
+    }
+}
+
+impl PartialEq<CurrentInput<'_>> for JobInput {
+    fn eq(&self, current: &CurrentInput<'_>) -> bool {
+        let CurrentInput { state, cluster, job } = *current;
+        let Self {
+            cluster: own,
+            min_available,
+            priority,
+            queue: own_queue,
+            topology,
+            group,
+            tasks,
+        } = self;
+        let now = cluster.jobs.tasks[job];
+        (Arc::ptr_eq(own, state) || own == state)
+            && *min_available == cluster.jobs.min_available[job]
+            && *priority == cluster.jobs.priority[job]
+            && own_queue.as_ref() == queue(cluster, job)
+            && *topology == cluster.jobs.topology[job]
+            && is_same_group(group.as_ref(), cluster.jobs.group[job].as_ref())
+            && tasks.len() == now.len()
+            && tasks.iter().zip(now.iter()).all(|(own, task)| own.is_of(cluster, task))
+    }
+}
+
+impl JobInput {
+    /// What the tries of all jobs depended on.
+    pub(crate) const fn state(&self) -> &Arc<ClusterInput> {
+        &self.cluster
+    }
+}
+
+impl TaskInput {
+    fn of(cluster: &Cluster, task: TaskIdx) -> Self {
+        Self {
+            facts: Arc::clone(&cluster.tasks.facts[task]),
+            devices: Arc::clone(devices(cluster, task)),
+            priority: cluster.tasks.priority[task],
+            is_gated: cluster.tasks.gated[task],
         }
     }
 
-    /// Whether the job is still the same, as far as it decides about its turns.
-    pub(crate) fn is_same(&self, cluster: &Cluster, job: JobIdx) -> bool {
-        let tasks = cluster.jobs.tasks[job];
-        self.min_available == cluster.jobs.min_available[job]
-            && self.priority == cluster.jobs.priority[job]
-            && self.queue.as_ref() == queue(cluster, job)
-            && self.topology == cluster.jobs.topology[job]
-            && is_same_group(self.group.as_deref(), cluster.jobs.group[job].as_deref())
-            && self.tasks.len() == tasks.len()
-            && self.tasks.iter().zip(tasks.iter()).all(|(own, task)| {
-                own.priority == cluster.tasks.priority[task]
-                    && own.is_gated == cluster.tasks.gated[task]
-                    && is_same_task(&own.facts, &cluster.tasks.facts[task])
-                    && is_same_demand(&own.devices, devices_of(cluster, task))
-            })
+    /// Whether this is what decides about a task now.
+    fn is_of(&self, cluster: &Cluster, task: TaskIdx) -> bool {
+        let Self { facts, devices: own_devices, priority, is_gated } = self;
+        let devices = devices(cluster, task);
+        *priority == cluster.tasks.priority[task]
+            && *is_gated == cluster.tasks.gated[task]
+            && is_same_task(facts, &cluster.tasks.facts[task])
+            // Equal claims may have been read in different cycles.
+            && (Arc::ptr_eq(own_devices, devices) || own_devices == devices)
     }
-}
-
-fn devices_of(cluster: &Cluster, task: TaskIdx) -> &Arc<DeviceDemand> {
-    &cluster.classes.devices[cluster.tasks.class[task]]
-}
-
-/// Whether the claims are equal, whichever cycle made them ready.
-fn is_same_demand(one: &Arc<DeviceDemand>, other: &Arc<DeviceDemand>) -> bool {
-    Arc::ptr_eq(one, other) || one == other
 }
 
 fn queue(cluster: &Cluster, job: JobIdx) -> Option<&Name> {
     cluster.jobs.queue[job].map(|queue| &cluster.queues.facts[queue].name)
 }
 
+fn devices(cluster: &Cluster, task: TaskIdx) -> &Arc<DeviceDemand> {
+    &cluster.classes.devices[cluster.tasks.class[task]]
+}
+
 /// Whether two versions of a PodGroup ask for the same, besides what is compared already.
-fn is_same_group(one: Option<&GroupFacts>, other: Option<&GroupFacts>) -> bool {
+fn is_same_group(one: Option<&Arc<GroupFacts>>, other: Option<&Arc<GroupFacts>>) -> bool {
     match (one, other) {
+        // Facts are immutable, and mostly the same object.
         (Some(one), Some(other)) => {
-            std::ptr::eq(one, other)
+            Arc::ptr_eq(one, other)
                 || (one.metadata == other.metadata && one.demands() == other.demands())
         }
         (one, other) => one.is_none() && other.is_none(),

@@ -31,8 +31,7 @@ use kube_batch_model::{
 };
 
 use crate::{
-    cluster_input::Seen, credit::Credits, headroom::HeadroomMemory,
-    reservations::ReservationMemory, tried::Tried,
+    credit::Credits, headroom::HeadroomMemory, reservations::ReservationMemory, tried::Tried,
 };
 
 /// The default of [`Memory::with_budget`]: about 25 ms.
@@ -47,7 +46,8 @@ pub struct Memory {
     pub(crate) generation: Option<u64>,
     /// The jobs that had a turn in a round that is not complete, by action and queue.
     pub(crate) rounds: BTreeMap<(&'static str, Name), BTreeSet<JobKey>>,
-    pub(crate) hopeless: Option<Hopeless>,
+    /// The jobs that found no place in the last cycle, in the order of their rows.
+    pub(crate) tries: Vec<Arc<Tried>>,
     /// The gangs that were evicted as a whole and have not run since: their statuses may not be written yet.
     pub(crate) evicted: BTreeMap<JobKey, GangEviction>,
     /// The PodGroups that have headroom in their queue, or may get it or had it.
@@ -62,14 +62,6 @@ impl Default for Memory {
     }
 }
 
-/// The jobs that found no place in the last cycle, and in what state of the cluster.
-#[derive(Clone, Debug)]
-pub(crate) struct Hopeless {
-    pub(crate) seen: Seen,
-    /// In the order of their rows.
-    pub(crate) jobs: Vec<Arc<Tried>>,
-}
-
 impl Memory {
     /// Nothing yet. `budget` is how many evaluations of nodes the turns in vain of an action may take in a
     /// cycle.
@@ -79,7 +71,7 @@ impl Memory {
             recalls: true,
             generation: None,
             rounds: BTreeMap::new(),
-            hopeless: None,
+            tries: Vec::new(),
             evicted: BTreeMap::new(),
             headroom: HeadroomMemory::new(),
             reservations: ReservationMemory::new(),

@@ -7,13 +7,14 @@ use std::{
 
 use kube_batch_model::{job_report::JobReport, name::JobKey};
 
-use crate::{failure::Failure, job_input::Own};
+use crate::{failure::Failure, job_input::JobInput};
 
 /// The results of the last turns of a job.
 #[derive(Clone, Debug)]
 pub(crate) struct Tried {
     pub(crate) key: JobKey,
-    pub(crate) own: Own,
+    /// What the results depended on.
+    pub(crate) input: JobInput,
     /// The actions in which it had a turn in vain.
     pub(crate) actions: BTreeSet<&'static str>,
     /// The first action that counts as a try, see [`Session::record_turn`].

@@ -16,11 +16,11 @@ use kube_batch_model::{
 };
 
 use crate::{
-    cluster_input::{Seen, in_flight, protection, without_demand},
+    cluster_input::{ClusterInput, in_flight, protection, without_demand},
     failure::Failure,
-    job_input::Own,
+    job_input::CurrentInput,
     large_turns::LargeTurn,
-    memory::{Hopeless, Memory},
+    memory::Memory,
     plugin::QueueShares,
     session::Session,
     tried::{Found, Tried},
@@ -45,28 +45,41 @@ impl Session {
             jobs.iter().any(|job| self.has_waiting_tasks(*job))
         };
         let n_queues = self.cluster.queues.facts.ids().filter(with_jobs).count() as u64;
-        let generation = self.turn_log.memory.generation.take();
-        let seen = generation.map(|generation| Seen {
-            generation,
-            shares: shares.into_iter().map(|shares| Some(without_demand(shares?))).collect(),
-            protection: protection(&self.cluster),
-            protected_until: self.next_end_of_protection(),
-            in_flight: in_flight(&self.cluster),
-            reserved: self.hash_of_reservations(),
-        });
+        let state = self.cluster_input(shares);
         let n_decisions = self.decisions.len();
         let turn_log = &mut self.turn_log;
         // The renewal is the same in the same state.
         turn_log.begin();
         turn_log.part = turn_log.memory.budget / n_queues.max(1);
         turn_log.n_decisions = n_decisions;
-        turn_log.seen = seen;
-        if let Some(hopeless) = &turn_log.memory.hopeless
-            && turn_log.seen.as_ref() == Some(&hopeless.seen)
-        {
-            turn_log.tried = still_same(&self.cluster, &hopeless.jobs);
+        if let Some(state) = state {
+            self.compare_inputs(state);
+        }
+    }
+
+    /// What the tries of all jobs depend on; `None` if no generation is known.
+    fn cluster_input(&mut self, shares: Vec<Option<QueueShares>>) -> Option<ClusterInput> {
+        Some(ClusterInput {
+            generation: self.turn_log.memory.generation.take()?,
+            shares: without_demand(shares),
+            protection: protection(&self.cluster),
+            protected_until: self.next_end_of_protection(),
+            in_flight: in_flight(&self.cluster),
+            reserved: self.hash_of_reservations(),
+        })
+    }
+
+    /// Finds the tries of earlier cycles that hold.
+    fn compare_inputs(&mut self, state: ClusterInput) {
+        let tries = &self.turn_log.memory.tries;
+        let earlier = tries.first().map(|tried| tried.input.state());
+        let state = state.shared_with(earlier);
+        // All were remembered in the same state.
+        if earlier.is_some_and(|earlier| Arc::ptr_eq(earlier, &state)) {
+            self.turn_log.tried = still_same(&state, &self.cluster, tries);
             self.forget_open_jobs();
         }
+        self.turn_log.state = Some(state);
     }
 
     /// Forgets the tries of jobs of which a task has come to depend on the places of others: pods that only wait
@@ -121,7 +134,7 @@ impl Session {
         }
     }
 
-    /// Whether the last try of a job holds: nothing has changed since then, and it was in this action.
+    /// Whether the last try of a job holds, and was in this action.
     pub(crate) fn would_recall(&self, job: JobIdx) -> bool {
         let tried = self.turn_log.tried[job].as_ref();
         self.nothing_is_decided()
@@ -157,7 +170,7 @@ impl Session {
 
     /// What to remember of this cycle.
     pub(crate) fn close_turn_log(&mut self, reports: &[Arc<JobReport>]) -> Memory {
-        let hopeless = if self.has_postponed() { None } else { self.hopeless(reports) };
+        let tries = if self.has_postponed() { Vec::new() } else { self.tries_in_vain(reports) };
         let turn_log = &self.turn_log;
         let mut rounds = BTreeMap::new();
         for (action, queue) in &turn_log.cut {
@@ -177,7 +190,7 @@ impl Session {
             recalls,
             generation: None,
             rounds,
-            hopeless,
+            tries,
             evicted,
             headroom,
             reservations,
@@ -185,26 +198,24 @@ impl Session {
         }
     }
 
-    /// The jobs that would find no place in the same state.
-    fn hopeless(&mut self, reports: &[Arc<JobReport>]) -> Option<Hopeless> {
-        let seen = self.turn_log.seen.clone()?;
-        let jobs = reports
-            .iter()
-            .enumerate()
-            .filter_map(|(at, report)| self.tried_in_vain(JobIdx::new(at), &seen.shares, report));
-        let jobs = jobs.collect();
-        Some(Hopeless { seen, jobs })
+    /// The tries that would be in vain again.
+    fn tries_in_vain(&mut self, reports: &[Arc<JobReport>]) -> Vec<Arc<Tried>> {
+        let Some(state) = self.turn_log.state.clone() else { return Vec::new() };
+        let reports = reports.iter().enumerate();
+        let tries =
+            reports.filter_map(|(at, report)| self.tried_in_vain(JobIdx::new(at), &state, report));
+        tries.collect()
     }
 
     /// The turns of a job that would be in vain again in the same state.
     fn tried_in_vain(
         &mut self,
         job: JobIdx,
-        shares: &[Option<QueueShares>],
+        state: &Arc<ClusterInput>,
         report: &Arc<JobReport>,
     ) -> Option<Arc<Tried>> {
         let queue = self.cluster.jobs.queue[job]?;
-        let is_overused = shares[queue.at()].as_ref().is_some_and(|shares| shares.overused);
+        let is_overused = state.shares[queue.at()].as_ref().is_some_and(|shares| shares.overused);
         let is_in_vain = self.has_waiting_tasks(job)
             && !is_overused
             && !self.turn_log.helped.contains(&job)
@@ -230,7 +241,7 @@ impl Session {
             Some(before) => Tried { report: Arc::clone(report), ..Tried::clone(before) },
             None => Tried {
                 key: report.key.clone(),
-                own: Own::of(&self.cluster, job),
+                input: CurrentInput { state, cluster: &self.cluster, job }.into(),
                 actions: BTreeSet::new(),
                 tried_in: None,
                 found: None,
@@ -287,9 +298,13 @@ impl Session {
     }
 }
 
-/// The earlier tries of the jobs that are still the same. They are in the order of their rows then, which
+/// The earlier tries of the jobs that have the same input. They are in the order of their rows then, which
 /// is mostly that of now; a try that is not found is forgotten.
-fn still_same(cluster: &Cluster, before: &[Arc<Tried>]) -> Column<JobIdx, Option<Arc<Tried>>> {
+fn still_same(
+    state: &Arc<ClusterInput>,
+    cluster: &Cluster,
+    before: &[Arc<Tried>],
+) -> Column<JobIdx, Option<Arc<Tried>>> {
     let mut by_key: BTreeMap<&JobKey, usize> = BTreeMap::new();
     let mut next = 0;
     let find = |(job, key): (JobIdx, &JobKey)| {
@@ -303,7 +318,8 @@ fn still_same(cluster: &Cluster, before: &[Arc<Tried>]) -> Column<JobIdx, Option
             next = *by_key.get(key)?;
         }
         next += 1;
-        Some(&before[next - 1]).filter(|tried| tried.own.is_same(cluster, job)).cloned()
+        let current = CurrentInput { state, cluster, job };
+        Some(&before[next - 1]).filter(|tried| tried.input == current).cloned()
     };
     cluster.jobs.key.iter().map(find).collect()
 }

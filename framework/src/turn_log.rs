@@ -10,7 +10,7 @@ use kube_batch_model::{
     name::{JobKey, Name},
 };
 
-use crate::{cluster_input::Seen, credit::LargeTurns, memory::Memory, tried::Tried};
+use crate::{cluster_input::ClusterInput, credit::LargeTurns, memory::Memory, tried::Tried};
 
 /// What earlier runs of the same cycle have taken: the bounds hold for all runs together.
 #[derive(Debug, Default)]
@@ -34,8 +34,8 @@ pub(crate) struct TurnLog {
     pub(crate) earlier: EarlierRuns,
     pub(crate) memory: Memory,
     /// The state when the session opened; `None` if no generation is known.
-    pub(crate) seen: Option<Seen>,
-    /// The jobs of [`Memory::hopeless`] that are the same and found the same state.
+    pub(crate) state: Option<Arc<ClusterInput>>,
+    /// The tries of [`Memory::tries`] that hold: the jobs have the same inputs.
     pub(crate) tried: Column<JobIdx, Option<Arc<Tried>>>,
     /// The budget of each queue.
     pub(crate) part: u64,
@@ -66,7 +66,7 @@ impl TurnLog {
         Self {
             earlier: EarlierRuns::default(),
             memory,
-            seen: None,
+            state: None,
             tried: Column::filled(None, n_jobs),
             part: u64::MAX,
             spent: BTreeMap::new(),
