@@ -1,7 +1,14 @@
-//! What the result of a try of a job depends on, and so when a remembered try is forgotten.
+//! What the result of a try of a job depends on, and so when a remembered try is forgotten. All reasons are in this file.
 //!
 //! A try in vain is remembered with its [`JobInput`], and recalled instead of another try while the job has an equal
 //! input: it would find the same.
+//!
+//! Not everything can be compared. Each exception has a name:
+//!
+//! - What other jobs are or have done in the cycle: [`TurnsOfJob::follow_from_input`] says whether it matters.
+//! - Pods of other jobs that only wait: [`depends_on_waiting_pods`] says whether they matter.
+//! - Once a turn has led to something, the cluster is not the one of the inputs any more: nothing is recalled until the
+//!   cycle ends. See [`Decided`].
 //!
 //! The scheduler cache adds one number, [`ClusterInput::generation`]. It stays the same while only such objects change
 //! that concern only their own job, see [`Fact::concerns_only_its_job`]. So what a try reads of them is compared here.
@@ -12,13 +19,13 @@ use std::sync::Arc;
 
 use kube_batch_model::{
     cluster::Cluster,
-    column::{JobIdx, TaskIdx},
-    devices::DeviceDemand,
+    column::{ClassIdx, JobIdx, TaskIdx},
+    devices::{ClaimDemand, DeviceDemand},
     facts::{group::GroupFacts, pod::TaskFacts, topology::TopologyFacts},
     name::Name,
 };
 
-use crate::cluster_input::ClusterInput;
+use crate::{cluster_input::ClusterInput, failure::Failure};
 
 /// Everything on which the result of a try of a job depends. It equals the [`CurrentInput`] of the job as long as another
 /// try would have the same result.
@@ -151,4 +158,98 @@ fn is_same_task(one: &Arc<TaskFacts>, other: &Arc<TaskFacts>) -> bool {
             && one.never_preempts == other.never_preempts
             && one.role == other.role
             && one.device_claims == other.device_claims)
+}
+
+/// What the turns of a job in a cycle were like, beyond its [`JobInput`].
+#[derive(Debug)]
+pub(crate) struct TurnsOfJob<'s> {
+    /// Whether one of them led to something.
+    pub(crate) helped: bool,
+    /// Whether the turn of another job had led to something before. That may be undone before the next cycle: a nominated
+    /// pod is deleted.
+    pub(crate) were_late: bool,
+    /// Whether moves of the job are kept, so that its tasks are nominated.
+    pub(crate) kept_moves: bool,
+    /// Whether its queue held more than it deserves: then it may only use what others leave.
+    pub(crate) of_overused_queue: bool,
+    /// Whether the job is incomplete: how long it has been counts.
+    pub(crate) of_incomplete_job: bool,
+    /// Whether the job is a part of a composite PodGroup: the other groups count.
+    pub(crate) of_composite: bool,
+    /// Whether a gang is protected from the job: what its queue could use depends on its other jobs.
+    pub(crate) met_protected_gang: bool,
+    /// The reason that was recorded.
+    pub(crate) failure: Option<&'s Failure>,
+}
+
+impl TurnsOfJob<'_> {
+    /// Whether the turns were in vain, and would be again with the same [`JobInput`].
+    pub(crate) fn follow_from_input(&self) -> bool {
+        let Self {
+            helped,
+            were_late,
+            kept_moves,
+            of_overused_queue,
+            of_incomplete_job,
+            of_composite,
+            met_protected_gang,
+            failure,
+        } = self;
+        !(*helped
+            || *were_late
+            || *kept_moves
+            || *of_overused_queue
+            || *of_incomplete_job
+            || *of_composite
+            || *met_protected_gang)
+            && failure.is_none_or(follows_from_input)
+    }
+}
+
+/// Whether a reason holds as long as the input of the job is the same.
+const fn follows_from_input(failure: &Failure) -> bool {
+    match failure {
+        Failure::Unfit(_)
+        | Failure::Undecided(_)
+        | Failure::NoDomain(_)
+        | Failure::NeverFits(_) => true,
+        // Other jobs can end these.
+        Failure::Capability(_)
+        | Failure::Withheld(_)
+        | Failure::Held(_)
+        | Failure::Reserved { .. }
+        | Failure::NotEnoughGroups(_) => false,
+    }
+}
+
+/// Whether pods of other jobs that only wait matter to a job. They are in no input, so the job is neither remembered nor
+/// recalled then.
+///
+/// Pods that wait may come to have rules about the tasks of the job, so that its classes become open to change. Then more
+/// of the tasks are tried after one that fits nowhere. A claim for devices that was not made for a task may belong to a
+/// pod of another job, and its creation does not change the generation.
+pub(crate) fn depends_on_waiting_pods(
+    cluster: &Cluster,
+    job: JobIdx,
+    mut is_open_to_change: impl FnMut(ClassIdx) -> bool,
+) -> bool {
+    let classes = || cluster.jobs.tasks[job].iter().map(|task| cluster.tasks.class[task]);
+    let mut last = None;
+    let is_open = classes().any(|class| {
+        let is_new = last.replace(class) != Some(class);
+        is_new && is_open_to_change(class)
+    });
+    let claims = |class: ClassIdx| &cluster.classes.devices[class].claims;
+    is_open || classes().any(|class| !claims(class).iter().all(ClaimDemand::is_own))
+}
+
+/// What the turns of a cycle have led to so far.
+///
+/// Tries are recalled only while this is what it was when the cycle began. It is in no [`JobInput`], because no try is
+/// remembered that had another one: see [`TurnsOfJob::were_late`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Decided {
+    pub(crate) n_decisions: usize,
+    /// Number of jobs whose turn led to something.
+    pub(crate) n_helped: usize,
 }

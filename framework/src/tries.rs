@@ -9,7 +9,6 @@ use std::{
 use kube_batch_model::{
     cluster::Cluster,
     column::{Column, JobIdx, Ordinal as _, QueueIdx},
-    devices::ClaimDemand,
     job_report::JobReport,
     name::JobKey,
     status::TaskStatus,
@@ -17,8 +16,7 @@ use kube_batch_model::{
 
 use crate::{
     cluster_input::{ClusterInput, in_flight, protection, without_demand},
-    failure::Failure,
-    job_input::CurrentInput,
+    job_input::{CurrentInput, Decided, TurnsOfJob, depends_on_waiting_pods},
     large_turns::LargeTurn,
     memory::Memory,
     plugin::QueueShares,
@@ -51,7 +49,7 @@ impl Session {
         // The renewal is the same in the same state.
         turn_log.begin();
         turn_log.part = turn_log.memory.budget / n_queues.max(1);
-        turn_log.n_decisions = n_decisions;
+        turn_log.at_start = Decided { n_decisions, n_helped: 0 };
         if let Some(state) = state {
             self.compare_inputs(state);
         }
@@ -77,16 +75,15 @@ impl Session {
         // All were remembered in the same state.
         if earlier.is_some_and(|earlier| Arc::ptr_eq(earlier, &state)) {
             self.turn_log.tried = still_same(&state, &self.cluster, tries);
-            self.forget_open_jobs();
+            self.forget_dependent();
         }
         self.turn_log.state = Some(state);
     }
 
-    /// Forgets the tries of jobs of which a task has come to depend on the places of others: pods that only wait
-    /// may have rules about it by now. Then more of the job's tasks are tried after one that fits nowhere.
-    fn forget_open_jobs(&mut self) {
+    /// Forgets the tries of jobs to which pods of others that wait have come to matter.
+    fn forget_dependent(&mut self) {
         for job in self.cluster.jobs.key.ids() {
-            if self.turn_log.tried[job].is_some() && self.is_any_class_open_to_change(job) {
+            if self.turn_log.tried[job].is_some() && self.depends_on_waiting_pods(job) {
                 self.turn_log.tried[job] = None;
             }
         }
@@ -143,7 +140,8 @@ impl Session {
 
     /// Whether no turn has led to anything yet.
     pub(crate) fn nothing_is_decided(&self) -> bool {
-        self.turn_log.helped.is_empty() && self.decisions.len() == self.turn_log.n_decisions
+        let n_helped = self.turn_log.helped.len();
+        Decided { n_decisions: self.decisions.len(), n_helped } == self.turn_log.at_start
     }
 
     /// Reports the last try of a job again, if it holds.
@@ -201,35 +199,43 @@ impl Session {
     /// The tries that would be in vain again.
     fn tries_in_vain(&mut self, reports: &[Arc<JobReport>]) -> Vec<Arc<Tried>> {
         let Some(state) = self.turn_log.state.clone() else { return Vec::new() };
-        let reports = reports.iter().enumerate();
-        let tries =
-            reports.filter_map(|(at, report)| self.tried_in_vain(JobIdx::new(at), &state, report));
+        let reports = reports.iter().enumerate().map(|(at, report)| (JobIdx::new(at), report));
+        let tries = reports.filter_map(|(job, report)| {
+            let is_in_vain = self.is_in_vain(job, &state);
+            is_in_vain.then(|| self.tried(job, &state, report)).flatten()
+        });
         tries.collect()
     }
 
-    /// The turns of a job that would be in vain again in the same state.
-    fn tried_in_vain(
-        &mut self,
+    /// Whether the turns of a job would be in vain again with the same input.
+    fn is_in_vain(&mut self, job: JobIdx, state: &ClusterInput) -> bool {
+        let turns = self.turns_of(job, state);
+        turns.is_some_and(|turns| turns.follow_from_input()) && !self.depends_on_waiting_pods(job)
+    }
+
+    /// What the turns of a job were like; `None` if none of its tasks wait.
+    fn turns_of(&self, job: JobIdx, state: &ClusterInput) -> Option<TurnsOfJob<'_>> {
+        let queue = self.cluster.jobs.queue[job].filter(|_| self.has_waiting_tasks(job))?;
+        let shares = state.shares[queue.at()].as_ref();
+        Some(TurnsOfJob {
+            helped: self.turn_log.helped.contains(&job),
+            were_late: self.turn_log.tried_late[job],
+            kept_moves: self.kept.contains_key(&job),
+            of_overused_queue: shares.is_some_and(|shares| shares.overused),
+            of_incomplete_job: self.cluster.jobs.incomplete_for[job].is_some(),
+            of_composite: self.cluster.jobs.composites[job].is_some(),
+            met_protected_gang: self.refused_gang(job).is_some(),
+            failure: self.failure(job),
+        })
+    }
+
+    /// The results of the turns of a job, to be remembered; `None` if it had none.
+    fn tried(
+        &self,
         job: JobIdx,
         state: &Arc<ClusterInput>,
         report: &Arc<JobReport>,
     ) -> Option<Arc<Tried>> {
-        let queue = self.cluster.jobs.queue[job]?;
-        let is_overused = state.shares[queue.at()].as_ref().is_some_and(|shares| shares.overused);
-        let is_in_vain = self.has_waiting_tasks(job)
-            && !is_overused
-            && !self.turn_log.helped.contains(&job)
-            // What was decided before its turn may be undone before the next cycle: a nominated pod is deleted.
-            && !self.turn_log.tried_late[job]
-            && !self.kept.contains_key(&job)
-            && self.cluster.jobs.incomplete_for[job].is_none()
-            // It depends on the other groups too.
-            && self.cluster.jobs.composites[job].is_none();
-        // What its queue could use depends on its other jobs too.
-        let is_in_vain = is_in_vain && self.refused_gang(job).is_none();
-        if !is_in_vain || self.is_any_class_open_to_change(job) || self.names_any_claim(job) {
-            return None;
-        }
         let before = self.turn_log.tried[job].as_ref();
         if let Some(before) = before
             && !self.turn_log.tried_again[job]
@@ -254,47 +260,16 @@ impl Session {
         tried.tried_in = self.tried_in(job).or(tried.tried_in);
         tried.fitting.extend(self.fitting(job).iter().copied());
         if let Some(failure) = self.shared_failure(job) {
-            match &**failure {
-                Failure::Unfit(_)
-                | Failure::Undecided(_)
-                | Failure::NoDomain(_)
-                | Failure::NeverFits(_) => {
-                    let (action, failure) = (self.failed_in(job), Arc::clone(failure));
-                    tried.found = Some(Found { action, failure });
-                }
-                Failure::Capability(_)
-                | Failure::Withheld(_)
-                | Failure::Held(_)
-                | Failure::Reserved { .. }
-                | Failure::NotEnoughGroups(_) => {
-                    return None;
-                }
-            }
+            let (action, failure) = (self.failed_in(job), Arc::clone(failure));
+            tried.found = Some(Found { action, failure });
         }
         (!tried.actions.is_empty()).then(|| Arc::new(tried))
     }
 
-    /// Whether tasks of the job name claims for devices that were not made for them. Such a claim may belong to a pod
-    /// of another job: then its creation does not change the generation, and this job would not be tried again.
-    fn names_any_claim(&self, job: JobIdx) -> bool {
-        let tasks = self.cluster.jobs.tasks[job].iter();
-        let mut demands = tasks.map(|task| {
-            let class = self.cluster.tasks.class[task];
-            &self.cluster.classes.devices[class]
-        });
-        demands.any(|demand| !demand.claims.iter().all(ClaimDemand::is_own))
-    }
-
-    /// Whether placements of others can help tasks of the job.
-    fn is_any_class_open_to_change(&mut self, job: JobIdx) -> bool {
-        let mut last = None;
-        for task in self.cluster.jobs.tasks[job].iter() {
-            let class = self.cluster.tasks.class[task];
-            if last.replace(class) != Some(class) && self.is_open_to_change(class) {
-                return true;
-            }
-        }
-        false
+    fn depends_on_waiting_pods(&mut self, job: JobIdx) -> bool {
+        let (candidates, inputs) = self.query_unread();
+        let is_open_to_change = |class| candidates.is_open_to_change(inputs, class);
+        depends_on_waiting_pods(inputs.cluster, job, is_open_to_change)
     }
 }
 

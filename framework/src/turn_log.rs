@@ -10,7 +10,10 @@ use kube_batch_model::{
     name::{JobKey, Name},
 };
 
-use crate::{cluster_input::ClusterInput, credit::LargeTurns, memory::Memory, tried::Tried};
+use crate::{
+    cluster_input::ClusterInput, credit::LargeTurns, job_input::Decided, memory::Memory,
+    tried::Tried,
+};
 
 /// What earlier runs of the same cycle have taken: the bounds hold for all runs together.
 #[derive(Debug, Default)]
@@ -57,8 +60,8 @@ pub(crate) struct TurnLog {
     pub(crate) tried_late: Column<JobIdx, bool>,
     /// Jobs whose turn led to something.
     pub(crate) helped: BTreeSet<JobIdx>,
-    /// Number of decisions before the first turn.
-    pub(crate) n_decisions: usize,
+    /// What was decided before the first turn.
+    pub(crate) at_start: Decided,
 }
 
 impl TurnLog {
@@ -79,7 +82,7 @@ impl TurnLog {
             tried_again: Column::filled(false, n_jobs),
             tried_late: Column::filled(false, n_jobs),
             helped: BTreeSet::new(),
-            n_decisions: 0,
+            at_start: Decided::default(),
         }
     }
 

@@ -193,7 +193,8 @@ impl Session {
         self.query_unread()
     }
 
-    fn query_unread(&mut self) -> (&mut Candidates, Inputs<'_>) {
+    /// For a query whose answer follows the log by itself, or does not depend on it.
+    pub(crate) fn query_unread(&mut self) -> (&mut Candidates, Inputs<'_>) {
         let Self { cluster, policy, confinement, log, candidates, .. } = self;
         let scope = confinement.scope(cluster, policy);
         let inputs = Inputs { cluster, policy, touched: &log.nodes, scope };
