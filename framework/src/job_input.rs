@@ -1,7 +1,7 @@
 //! What the result of a try of a job depends on, and so when a remembered try is forgotten. All reasons are in this file.
 //!
 //! A try in vain is remembered with its [`JobInput`], and recalled instead of another try while the job has an equal
-//! input: it would find the same.
+//! input: it would find the same. Its report is reported again if the [`ReportInput`] is equal too.
 //!
 //! Not everything can be compared. Each exception has a name:
 //!
@@ -22,7 +22,11 @@ use kube_batch_model::{
     column::{ClassIdx, JobIdx, TaskIdx},
     devices::{ClaimDemand, DeviceDemand},
     facts::{group::GroupFacts, pod::TaskFacts, topology::TopologyFacts},
+    job_report::JobReport,
     name::Name,
+    problem::JobWarning,
+    resource::Share,
+    why::GangEviction,
 };
 
 use crate::{cluster_input::ClusterInput, failure::Failure};
@@ -252,4 +256,52 @@ pub(crate) struct Decided {
     pub(crate) n_decisions: usize,
     /// Number of jobs whose turn led to something.
     pub(crate) n_helped: usize,
+}
+
+/// Everything on which the report of a job depends besides its [`JobInput`].
+#[derive(Debug, PartialEq)]
+pub(crate) struct ReportInput<'s> {
+    /// Which version of its PodGroup there is: its status counts too.
+    pub(crate) group: Option<*const GroupFacts>,
+    pub(crate) warnings: &'s [JobWarning],
+    /// The share by which it is ordered.
+    pub(crate) share: Option<Share>,
+    /// Whether it had a turn that counts.
+    pub(crate) was_tried: bool,
+    /// Number of tasks that have a place, or had one in the best try.
+    pub(crate) n_fitting: u32,
+    /// Which failure is recorded.
+    pub(crate) failure: Option<*const Failure>,
+    /// Why it was evicted as a whole.
+    pub(crate) evicted: Option<&'s GangEviction>,
+    pub(crate) of_others: OfOthers,
+}
+
+/// What turns of this cycle add to the report of a job. The report of a remembered try has none of it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct OfOthers {
+    /// A gang that is protected from the job. An action in which the job had no turn in the last cycle may find one now.
+    pub(crate) protected_gang: bool,
+    /// An eviction of the job as a whole.
+    pub(crate) eviction: bool,
+    /// That the job was left out in some action.
+    pub(crate) left_out: bool,
+    /// The shares after the cycle, which a report without a failure depends on.
+    pub(crate) later_shares: bool,
+}
+
+impl<'s> ReportInput<'s> {
+    /// That of a remembered report, and of the failure that it tells.
+    pub(crate) fn of(report: &'s JobReport, failure: Option<&Arc<Failure>>) -> Self {
+        Self {
+            group: report.group.as_ref().map(Arc::as_ptr),
+            warnings: &report.warnings,
+            share: report.share,
+            was_tried: report.tried,
+            n_fitting: report.n_fitting,
+            failure: failure.map(Arc::as_ptr),
+            evicted: report.evicted.as_ref(),
+            of_others: OfOthers::default(),
+        }
+    }
 }

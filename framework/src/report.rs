@@ -22,8 +22,14 @@ use kube_batch_model::{
 };
 
 use crate::{
-    admission::Admission, memory::Memory, moves::Move, plugin::QueueShares, session::Session,
-    stale_gangs, stuck, tried::Tried,
+    admission::Admission,
+    job_input::{OfOthers, ReportInput},
+    memory::Memory,
+    moves::Move,
+    plugin::QueueShares,
+    session::Session,
+    stale_gangs, stuck,
+    tried::Tried,
 };
 
 mod why;
@@ -121,7 +127,7 @@ pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) 
         .zip(opening.jobs)
         .zip(opening.started)
         .map(|((job, share), had_started)| {
-            let known = known_report(session, job, share, &admission);
+            let known = known_report(session, job, share);
             if let Some(known) = known {
                 debug_assert_eq!(**known, job_report(session, job, share, had_started, &admission));
                 Arc::clone(known)
@@ -244,43 +250,39 @@ fn queue_report(
     }
 }
 
-/// The report of the last try of a job, if it still holds. The job itself is the same.
-fn known_report<'s>(
-    session: &'s Session,
-    job: JobIdx,
-    share: Option<Share>,
-    admission: &Admission,
-) -> Option<&'s Arc<JobReport>> {
-    let cluster = session.cluster();
+/// The report of the last try of a job, if it still holds.
+fn known_report(session: &Session, job: JobIdx, share: Option<Share>) -> Option<&Arc<JobReport>> {
     let tried = session.turn_log.tried[job].as_ref();
     let Tried { report, found, .. } = &**tried.filter(|_| session.turn_log.is_remembered(job))?;
     let failure = found.as_ref().map(|found| &found.failure);
-    let is_same = report.share == share
-        && report.tried == session.was_tried(job)
-        && report.evicted.is_none()
-        && report.warnings == cluster.jobs.warnings[job]
-        && report.is_admitted == admission.admits(job)
-        && is_same_object(report.group.as_ref(), cluster.jobs.group[job].as_ref())
-        && is_same_object(failure, session.shared_failure(job))
-        // A report that names a protected gang is never kept, but an action in which the job had no turn in the
-        // last cycle may have found one now.
-        && session.refused_gang(job).is_none()
-        && report.n_fitting == n_fitting_of(session, job)
-        // Without a reason of its own, it depends on the shares after the cycle.
-        && (failure.is_some() || session.nothing_is_decided())
-        && !session.evicted_gangs.contains_key(&job)
-        && !session.turn_log.is_left_out(job)
-        && !session.kept.contains_key(&job);
-    is_same.then_some(report)
+    let current = report_input(session, job, share);
+    (ReportInput::of(report, failure) == current).then_some(report)
+}
+
+/// What the report of a job depends on in this cycle. A job that was tried has pods, so it is admitted.
+fn report_input(session: &Session, job: JobIdx, share: Option<Share>) -> ReportInput<'_> {
+    let jobs = &session.cluster().jobs;
+    let failure = session.shared_failure(job);
+    ReportInput {
+        group: jobs.group[job].as_ref().map(Arc::as_ptr),
+        warnings: &jobs.warnings[job],
+        share,
+        was_tried: session.was_tried(job),
+        n_fitting: n_fitting_of(session, job),
+        failure: failure.map(Arc::as_ptr),
+        evicted: session.turn_log.memory.evicted.get(&jobs.key[job]),
+        of_others: OfOthers {
+            protected_gang: session.refused_gang(job).is_some(),
+            eviction: session.evicted_gangs.contains_key(&job),
+            left_out: session.turn_log.is_left_out(job),
+            later_shares: failure.is_none() && !session.nothing_is_decided(),
+        },
+    }
 }
 
 /// Number of tasks of a job that have a place, or had one in the best try of this cycle.
 fn n_fitting_of(session: &Session, job: JobIdx) -> u32 {
     session.n_fitting(job).max(why::ready(session, job))
-}
-
-fn is_same_object<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
-    one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
 }
 
 fn job_report(
