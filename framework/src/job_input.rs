@@ -11,7 +11,9 @@
 //!   cycle ends. See [`Decided`].
 //!
 //! The scheduler cache adds one number, [`ClusterInput::generation`]. It stays the same while only such objects change
-//! that concern only their own job, see [`Fact::concerns_only_its_job`]. So what a try reads of them is compared here.
+//! that concern only their own job, see [`Fact::concerns_only_its_job`]. So what a try reads of them is compared here. The
+//! comparisons name each field of these objects: a new field does not compile before it is decided whether a try depends
+//! on it.
 //!
 //! [`Fact::concerns_only_its_job`]: kube_batch_model::facts::fact::Fact::concerns_only_its_job
 
@@ -141,27 +143,93 @@ fn devices(cluster: &Cluster, task: TaskIdx) -> &Arc<DeviceDemand> {
     &cluster.classes.devices[cluster.tasks.class[task]]
 }
 
-/// Whether two versions of a PodGroup ask for the same, besides what is compared already.
+/// Whether two versions of a PodGroup ask for the same.
 fn is_same_group(one: Option<&Arc<GroupFacts>>, other: Option<&Arc<GroupFacts>>) -> bool {
     match (one, other) {
         // Facts are immutable, and mostly the same object.
-        (Some(one), Some(other)) => {
-            Arc::ptr_eq(one, other)
-                || (one.metadata == other.metadata && one.demands() == other.demands())
-        }
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other) || group_asks(one) == group_asks(other),
         (one, other) => one.is_none() && other.is_none(),
     }
 }
 
+/// What a PodGroup asks for.
+fn group_asks(group: &GroupFacts) -> impl PartialEq {
+    let GroupFacts {
+        metadata,
+        never_preempts,
+        leaves_whole,
+        roles,
+        // Its key names the job.
+        key: _,
+        version: _,
+        // They only decide which job comes first.
+        uid: _,
+        created: _,
+        // The job has them, as the cluster completes them.
+        min_member: _,
+        queue: _,
+        priority_class: _,
+        priority: _,
+        topology: _,
+        parent: _,
+        min_resources: _,
+        // The tasks have them.
+        claims: _,
+        // The scheduler writes it.
+        status: _,
+        resource_version: _,
+    } = group;
+    (metadata, *never_preempts, *leaves_whole, roles)
+}
+
 fn is_same_task(one: &Arc<TaskFacts>, other: &Arc<TaskFacts>) -> bool {
     // Facts are immutable, and mostly the same object.
-    Arc::ptr_eq(one, other)
-        || (one.uid == other.uid
-            && one.template.id() == other.template.id()
-            && one.labels.id() == other.labels.id()
-            && one.never_preempts == other.never_preempts
-            && one.role == other.role
-            && one.device_claims == other.device_claims)
+    Arc::ptr_eq(one, other) || task_asks(one) == task_asks(other)
+}
+
+/// What a pod that waits asks for.
+fn task_asks(facts: &TaskFacts) -> impl PartialEq {
+    let TaskFacts {
+        uid,
+        template,
+        labels,
+        never_preempts,
+        role,
+        device_claims,
+        // The cluster has them.
+        priority: _,
+        priority_class: _,
+        gated: _,
+        // These stay the same as long as the uid does.
+        key: _,
+        created: _,
+        scheduler: _,
+        controller: _,
+        // Decide about the job, and what it is like.
+        groups: _,
+        annotations: _,
+        // Only messages have it.
+        hints: _,
+        // The generation changes with these.
+        status: _,
+        ended_in_deletion: _,
+        started: _,
+        terminates_at: _,
+        bound_at: _,
+        node: _,
+        not_admitted: _,
+        bound_queue: _,
+        bound_minimum: _,
+        protected_until: _,
+        run_time: _,
+        // The scheduler writes them; `in_flight` has nominations.
+        nominated_node: _,
+        nominated_by_other: _,
+        unscheduled: _,
+        // The devices have it.
+        extended_claim: _,
+    } = facts;
+    (uid, template.id(), labels.id(), *never_preempts, role, device_claims)
 }
 
 /// What the turns of a job in a cycle were like, beyond its [`JobInput`].

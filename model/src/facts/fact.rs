@@ -16,7 +16,8 @@ pub trait Fact: PartialEq + Serialize {
     }
 
     /// Whether the object takes and changes nothing that another job could use: a pod that waits, a claim that was
-    /// made for it, or a PodGroup.
+    /// made for it, or a PodGroup. Such an object does not change the generation of the store, so the framework compares
+    /// what a try of the job reads of it: `framework/src/job_input.rs`.
     fn concerns_only_its_job(&self) -> bool {
         false
     }

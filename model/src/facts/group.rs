@@ -110,12 +110,6 @@ impl GroupFacts {
         let sum = roles.iter().fold(0_u32, |sum, role| sum.saturating_add(role.min));
         self.roles = if self.min_member < sum { Vec::new() } else { roles };
     }
-
-    /// The fields besides minimum, queue, priority, topology and metadata that decide whether it can be placed.
-    pub fn demands(&self) -> impl PartialEq {
-        let Self { never_preempts, leaves_whole, roles, .. } = self;
-        (*never_preempts, *leaves_whole, roles)
-    }
 }
 
 fn is_false(flag: &bool) -> bool {
