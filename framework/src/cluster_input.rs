@@ -71,8 +71,8 @@ pub(crate) fn in_flight(cluster: &Cluster) -> u64 {
     hasher.finish()
 }
 
-/// A hash of what decides which running tasks may be evicted: the minimum, priority and queue of their
-/// jobs. A single pod without a PodGroup is left out: these change only with the pod itself.
+/// A hash of what decides which running tasks may be evicted: the minimum, priority, queue and roles of their
+/// jobs, and whether they leave only together. A single pod without a PodGroup is left out: these change only with the pod itself.
 pub(crate) fn protection(cluster: &Cluster) -> u64 {
     let mut hasher = DefaultHasher::new();
     for job in cluster.jobs.key.ids() {
@@ -82,6 +82,9 @@ pub(crate) fn protection(cluster: &Cluster) -> u64 {
             let queue = cluster.jobs.queue[job].map(|queue| &cluster.queues.facts[queue].name);
             (&cluster.jobs.key[job], queue).hash(&mut hasher);
             (cluster.jobs.min_available[job], cluster.jobs.priority[job]).hash(&mut hasher);
+            cluster.jobs.leaves_whole[job].hash(&mut hasher);
+            let roles = cluster.jobs.group[job].iter().flat_map(|group| &group.roles);
+            roles.for_each(|role| (&role.name, role.min).hash(&mut hasher));
             let above = cluster.jobs.composites[job].iter().flat_map(|above| above.iter());
             above.for_each(|composite| composite.key.hash(&mut hasher));
         }

@@ -157,7 +157,6 @@ fn group_asks(group: &GroupFacts) -> impl PartialEq {
     let GroupFacts {
         metadata,
         never_preempts,
-        leaves_whole,
         roles,
         // Its key names the job.
         key: _,
@@ -175,11 +174,13 @@ fn group_asks(group: &GroupFacts) -> impl PartialEq {
         min_resources: _,
         // The tasks have them.
         claims: _,
+        // It counts for the tasks that run: see `ClusterInput::protection`.
+        leaves_whole: _,
         // The scheduler writes it.
         status: _,
         resource_version: _,
     } = group;
-    (metadata, *never_preempts, *leaves_whole, roles)
+    (metadata, *never_preempts, roles)
 }
 
 fn is_same_task(one: &Arc<TaskFacts>, other: &Arc<TaskFacts>) -> bool {
