@@ -29,6 +29,8 @@ pub(crate) struct ClusterInput {
     pub(crate) in_flight: u64,
     /// A hash of what is reserved.
     pub(crate) reserved: u64,
+    /// A hash of what is kept of the capability of queues.
+    pub(crate) headroom: u64,
 }
 
 impl ClusterInput {

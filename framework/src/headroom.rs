@@ -8,7 +8,11 @@
 //! more once it has held its `minResources`, or if no pod came for some time.
 // Parity: new, see docs/parity.md#k2.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    time::Duration,
+};
 
 use jiff::{SignedDuration, Timestamp};
 use kube_batch_model::{
@@ -204,6 +208,17 @@ impl Headroom {
         evicted
     }
 
+    /// A hash of the groups that have headroom, or would have more if tasks of theirs were evicted.
+    pub(crate) fn hash(&self, cluster: &Cluster) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        let counting =
+            self.groups.iter().filter(|(job, group)| group.counts(n_held(cluster, **job)));
+        for (job, group) in counting {
+            (&cluster.jobs.key[*job], group.queue, group.min.to_vec()).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
     /// Whether a group without pods was admitted earlier: its pods may be created.
     pub(crate) fn is_admitted(&self, job: JobIdx) -> bool {
         self.groups.get(&job).is_some_and(|group| matches!(group.stage, Stage::Admitted(_)))
@@ -258,12 +273,16 @@ impl Headroom {
 impl Group {
     /// What it lacks of its `minResources` if it holds so much, by this number of tasks, as far as that counts.
     fn lacks(&self, dim: Dim, held: i64, n_held: u32) -> i64 {
-        let counts = match self.stage {
+        if self.counts(n_held) { (self.min[dim] - held).max(0) } else { 0 }
+    }
+
+    /// Whether what it lacks is kept for it if this number of its tasks hold resources.
+    const fn counts(&self, n_held: u32) -> bool {
+        match self.stage {
             Stage::Admitted(_) => true,
             Stage::Open | Stage::Started(_) => n_held > 0,
             Stage::Lapsed | Stage::Done => false,
-        };
-        if counts { (self.min[dim] - held).max(0) } else { 0 }
+        }
     }
 }
 

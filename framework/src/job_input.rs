@@ -158,6 +158,7 @@ fn group_asks(group: &GroupFacts) -> impl PartialEq {
         metadata,
         never_preempts,
         roles,
+        min_resources,
         // Its key names the job.
         key: _,
         version: _,
@@ -171,7 +172,6 @@ fn group_asks(group: &GroupFacts) -> impl PartialEq {
         priority: _,
         topology: _,
         parent: _,
-        min_resources: _,
         // The tasks have them.
         claims: _,
         // It counts for the tasks that run: see `ClusterInput::protection`.
@@ -180,7 +180,7 @@ fn group_asks(group: &GroupFacts) -> impl PartialEq {
         status: _,
         resource_version: _,
     } = group;
-    (metadata, *never_preempts, roles)
+    (metadata, *never_preempts, roles, min_resources)
 }
 
 fn is_same_task(one: &Arc<TaskFacts>, other: &Arc<TaskFacts>) -> bool {

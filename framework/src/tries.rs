@@ -64,6 +64,7 @@ impl Session {
             protected_until: self.next_end_of_protection(),
             in_flight: in_flight(&self.cluster),
             reserved: self.hash_of_reservations(),
+            headroom: self.headroom.hash(&self.cluster),
         })
     }
 
