@@ -158,6 +158,7 @@ fn group_asks(group: &GroupFacts) -> impl PartialEq {
         metadata,
         never_preempts,
         roles,
+        parent,
         min_resources,
         // Its key names the job.
         key: _,
@@ -171,7 +172,6 @@ fn group_asks(group: &GroupFacts) -> impl PartialEq {
         priority_class: _,
         priority: _,
         topology: _,
-        parent: _,
         // The tasks have them.
         claims: _,
         // It counts for the tasks that run: see `ClusterInput::protection`.
@@ -180,7 +180,7 @@ fn group_asks(group: &GroupFacts) -> impl PartialEq {
         status: _,
         resource_version: _,
     } = group;
-    (metadata, *never_preempts, roles, min_resources)
+    (metadata, *never_preempts, roles, parent, min_resources)
 }
 
 fn is_same_task(one: &Arc<TaskFacts>, other: &Arc<TaskFacts>) -> bool {
@@ -196,6 +196,7 @@ fn task_asks(facts: &TaskFacts) -> impl PartialEq {
         labels,
         never_preempts,
         role,
+        run_time,
         device_claims,
         // The cluster has them.
         priority: _,
@@ -222,7 +223,6 @@ fn task_asks(facts: &TaskFacts) -> impl PartialEq {
         bound_queue: _,
         bound_minimum: _,
         protected_until: _,
-        run_time: _,
         // The scheduler writes them; `in_flight` has nominations.
         nominated_node: _,
         nominated_by_other: _,
@@ -230,7 +230,7 @@ fn task_asks(facts: &TaskFacts) -> impl PartialEq {
         // The devices have it.
         extended_claim: _,
     } = facts;
-    (uid, template.id(), labels.id(), *never_preempts, role, device_claims)
+    (uid, template.id(), labels.id(), *never_preempts, role, run_time, device_claims)
 }
 
 /// What the turns of a job in a cycle were like, beyond its [`JobInput`].
