@@ -1,0 +1,373 @@
+//! A job that waits in vain is tried again when one field changes on which its tries depend.
+
+use std::collections::BTreeMap;
+
+use kube_batch_cache::store::Store;
+use kube_batch_framework::memory::Memory;
+use kube_batch_model::{
+    facts::{
+        group::{GroupFacts, RoleFacts},
+        pod::TaskFacts,
+    },
+    name::ObjectKey,
+    resource::ResourceList,
+};
+
+use kube_batch_sim::simulation::Simulation;
+
+use super::{cycle, read, simulation};
+
+const QUEUE: &str = "apiVersion: scheduling.sigs.dev/v1alpha2, kind: Queue";
+const GROUP: &str = "apiVersion: scheduling.sigs.dev/v1alpha2, kind: PodGroup";
+const WITH_SHARES: &str = "{name: predicates}, {name: proportion}, {name: nodeorder}";
+const WITHOUT_SHARES: &str = "{name: predicates}, {name: nodeorder}";
+
+fn node(name: &str, cpu: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{on: {name}}}}}, \
+         status: {{allocatable: {{cpu: '{cpu}', pods: '9'}}}}}}"
+    )
+}
+
+fn queue(name: &str, spec: &str) -> String {
+    format!("{{{QUEUE}, metadata: {{name: {name}}}, spec: {{{spec}}}}}")
+}
+
+fn group(name: &str, spec: &str) -> String {
+    format!("{{{GROUP}, metadata: {{name: {name}, namespace: ns}}, spec: {{{spec}}}}}")
+}
+
+/// A pod of a group; `spec` is the rest of its specification.
+fn pod(name: &str, group: &str, cpu: &str, spec: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: ns, uid: {name}, \
+         annotations: {{scheduling.k8s.io/group-name: {group}}}}}, spec: {{schedulerName: kube-batch, {spec}\
+         containers: [{{name: c, resources: {{requests: {{cpu: '{cpu}'}}}}}}]}}}}"
+    )
+}
+
+fn running(name: &str, group: &str, cpu: &str, node: &str) -> String {
+    let pod = pod(name, group, cpu, &format!("nodeName: {node}, "));
+    format!("{}, status: {{phase: Running}}}}", &pod[..pod.len() - 1])
+}
+
+/// A history: jobs wait in vain, and one change lets one of them start.
+struct History<'a> {
+    actions: &'a str,
+    /// The plugins of the second tier.
+    plugins: &'a str,
+    objects: Vec<String>,
+}
+
+impl History<'_> {
+    fn text(&self) -> String {
+        let Self { actions, plugins, objects } = self;
+        let objects: String = objects.iter().map(|object| format!("- {object}\n")).collect();
+        format!(
+            "name: fields\nenvironment: {{terminationCycles: 9}}\nconfig:\n  actions: {actions}\n  tiers:\n  \
+             - plugins: [{{name: priority}}, {{name: gang}}]\n  - plugins: [{plugins}]\n\
+             objects:\n- {{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {{name: high}}, value: 100}}\n\
+             {objects}steps:\n- cycles: 1\n"
+        )
+    }
+
+    /// Checks that the job is not tried while nothing changes, and that a cycle after the change decides something.
+    fn decides_after(&self, change: impl FnOnce(&mut Store)) {
+        let mut simulation = self.in_vain();
+        change(&mut simulation.world.store);
+        let (cycle, _) = cycle(&mut simulation);
+        assert!(!cycle.decisions.is_empty(), "the job is not tried again: {:#?}", cycle.jobs);
+    }
+
+    /// The simulation after some cycles in which nothing is decided, and the last try is remembered.
+    fn in_vain(&self) -> Simulation {
+        let case = read(&self.text());
+        let mut simulation = simulation(&case, Memory::with_budget(u64::MAX), |_| true);
+        let mut works = Vec::new();
+        for _ in 0..4 {
+            let (cycle, work) = cycle(&mut simulation);
+            assert_eq!(cycle.decisions, [], "the job waits in vain");
+            works.push(work);
+        }
+        assert!(works[3] < works[0], "the try is not remembered: {works:?}");
+        simulation
+    }
+}
+
+fn change_group(store: &mut Store, name: &str, change: impl FnOnce(&mut GroupFacts)) {
+    let found = store.groups.iter().find(|(_, facts)| *facts.key.name == *name);
+    let (key, mut facts) =
+        found.map(|(key, facts)| (key.clone(), GroupFacts::clone(facts))).expect("the PodGroup");
+    change(&mut facts);
+    store.groups.apply(key, facts);
+}
+
+fn change_pod(store: &mut Store, name: &str, change: impl FnOnce(&mut TaskFacts)) {
+    let key = ObjectKey::new("ns", name);
+    let mut facts = TaskFacts::clone(store.pods.get(&key).expect("the pod"));
+    change(&mut facts);
+    store.pods.apply(key, facts);
+}
+
+fn cpus(n: i64) -> ResourceList {
+    let amounts = BTreeMap::from([("cpu".into(), n * 1000)]);
+    ResourceList::try_from(amounts).expect("an amount that is not negative")
+}
+
+/// A pod of another job fills the node.
+fn preempts(waits: &str, spec: &str) -> History<'static> {
+    History {
+        actions: "allocate, preempt",
+        plugins: WITHOUT_SHARES,
+        objects: vec![
+            queue("default", "weight: 1"),
+            queue("other", "weight: 1"),
+            node("n", "2"),
+            group("runs", "minMember: 1"),
+            running("runs", "runs", "2", "n"),
+            group("waits", waits),
+            pod("waits", "waits", "2", spec),
+        ],
+    }
+}
+
+#[test]
+fn of_its_group() {
+    preempts("minMember: 1", "").decides_after(|store| {
+        change_group(store, "waits", |group| group.priority_class = Some("high".into()));
+    });
+    preempts("minMember: 1, priorityClassName: high, queue: other", "").decides_after(|store| {
+        change_group(store, "waits", |group| group.queue = Some("default".into()));
+    });
+    let never = preempts("minMember: 1, priorityClassName: high", "preemptionPolicy: Never, ");
+    never.decides_after(|store| {
+        change_group(store, "waits", |group| group.never_preempts = Some(false));
+    });
+}
+
+#[test]
+fn of_its_pod() {
+    let never = preempts("minMember: 1, priorityClassName: high", "preemptionPolicy: Never, ");
+    never.decides_after(|store| {
+        change_pod(store, "waits", |pod| pod.never_preempts = false);
+    });
+    let gated = History {
+        actions: "allocate",
+        plugins: WITHOUT_SHARES,
+        objects: vec![
+            queue("default", "weight: 1"),
+            node("n", "2"),
+            group("waits", "minMember: 1"),
+            pod("large", "waits", "9", ""),
+            pod("small", "waits", "1", "schedulingGates: [{name: gate}], "),
+        ],
+    };
+    gated.decides_after(|store| change_pod(store, "small", |pod| pod.gated = false));
+}
+
+/// Pods of two roles, of which only one fits.
+fn with_roles(role_of_small: &str) -> History<'static> {
+    let with_role = |pod: String, role: &str| {
+        pod.replacen("annotations: {", &format!("annotations: {{volcano.sh/task-spec: {role}, "), 1)
+    };
+    let waits = group("waits", "minMember: 1, minTaskMember: {a: 1}");
+    History {
+        actions: "allocate",
+        plugins: WITHOUT_SHARES,
+        objects: vec![
+            queue("default", "weight: 1"),
+            node("n", "2"),
+            waits.replace("scheduling.sigs.dev/v1alpha2", "scheduling.volcano.sh/v1beta1"),
+            with_role(pod("large", "waits", "9", ""), "a"),
+            with_role(pod("small", "waits", "1", ""), role_of_small),
+        ],
+    }
+}
+
+#[test]
+fn of_its_roles() {
+    with_roles("b").decides_after(|store| {
+        change_pod(store, "small", |pod| pod.role = Some("a".into()));
+    });
+    with_roles("b").decides_after(|store| {
+        change_group(store, "waits", |group| group.roles = Vec::new());
+    });
+}
+
+#[test]
+fn of_its_topology() {
+    let history = History {
+        actions: "allocate",
+        plugins: "{name: predicates}, {name: nodeorder}, {name: topology}",
+        objects: vec![
+            queue("default", "weight: 1"),
+            node("n", "2"),
+            node("m", "2"),
+            group("waits", "minMember: 2").replacen(
+                "namespace: ns",
+                "namespace: ns, annotations: {scheduling.sigs.dev/topology-required: on}",
+                1,
+            ),
+            pod("waits-0", "waits", "2", ""),
+            pod("waits-1", "waits", "2", ""),
+        ],
+    };
+    history.decides_after(|store| change_group(store, "waits", |group| group.topology = None));
+}
+
+/// A queue holds what it deserves, until a pod of a third queue comes that fits nowhere.
+#[test]
+fn of_the_shares() {
+    let history = History {
+        actions: "reclaim, allocate",
+        plugins: WITH_SHARES,
+        objects: vec![
+            queue("one", "weight: 1"),
+            queue("two", "weight: 1"),
+            queue("three", "weight: 2"),
+            node("n", "2"),
+            node("m", "2"),
+            group("runs", "minMember: 1, queue: two"),
+            running("runs-0", "runs", "1", "n"),
+            running("runs-1", "runs", "1", "n"),
+            group("waits", "minMember: 1, queue: one"),
+            pod("waits", "waits", "1", "nodeSelector: {on: n}, "),
+            group("unfit", "minMember: 1, queue: three"),
+            pod("unfit", "unfit", "9", "schedulingGates: [{name: gate}], "),
+        ],
+    };
+    history.decides_after(|store| change_pod(store, "unfit", |pod| pod.gated = false));
+}
+
+/// A gang that runs, and a job of higher priority.
+fn preempts_gang(runs: &str, roles: [&str; 3]) -> History<'static> {
+    let runs = group("runs", runs);
+    let with_role = |pod: String, role: &str| {
+        pod.replacen("annotations: {", &format!("annotations: {{volcano.sh/task-spec: {role}, "), 1)
+    };
+    History {
+        actions: "allocate, preempt",
+        plugins: WITHOUT_SHARES,
+        objects: vec![
+            queue("default", "weight: 1"),
+            node("n", "2"),
+            node("m", "1"),
+            runs.replace("scheduling.sigs.dev/v1alpha2", "scheduling.volcano.sh/v1beta1"),
+            with_role(running("runs-0", "runs", "1", "n"), roles[0]),
+            with_role(running("runs-1", "runs", "1", "n"), roles[1]),
+            with_role(running("runs-2", "runs", "1", "m"), roles[2]),
+            group("waits", "minMember: 1, priorityClassName: high"),
+            pod("waits", "waits", "1", "nodeSelector: {on: n}, "),
+        ],
+    }
+}
+
+#[test]
+fn of_a_gang_that_runs() {
+    preempts_gang("minMember: 2, minTaskMember: {a: 2}", ["a", "a", "b"]).decides_after(|store| {
+        change_group(store, "runs", |group| {
+            group.roles = vec![RoleFacts { name: "a".into(), min: 1 }];
+        });
+    });
+    preempts_gang("minMember: 3", ["a", "a", "a"]).decides_after(|store| {
+        change_group(store, "runs", |group| group.leaves_whole = true);
+    });
+}
+
+/// A gang that needs two places which another queue has to give up, in a queue whose capability is kept for the
+/// executors of another job.
+#[test]
+fn of_what_is_kept_for_another_job() {
+    let executors = group("g", "minMember: 1, queue: one, minResources: {cpu: '2'}");
+    let history = History {
+        actions: "reclaim, allocate",
+        plugins: WITH_SHARES,
+        objects: vec![
+            queue("one", "weight: 9, capability: {cpu: '3.2'}"),
+            queue("two", "weight: 1"),
+            node("n", "2"),
+            node("m", "1"),
+            executors.replace("scheduling.sigs.dev/v1alpha2", "scheduling.volcano.sh/v1beta1"),
+            running("g", "g", "1", "m"),
+            group("runs-0", "minMember: 1, queue: two"),
+            running("runs-0", "runs-0", "1", "n"),
+            group("runs-1", "minMember: 1, queue: two"),
+            running("runs-1", "runs-1", "1", "n"),
+            group("waits", "minMember: 2, queue: one"),
+            pod("waits-0", "waits", "800m", "nodeSelector: {on: n}, "),
+            pod("waits-1", "waits", "800m", "nodeSelector: {on: n}, "),
+        ],
+    };
+    history.decides_after(|store| {
+        change_group(store, "g", |group| group.min_resources = cpus(1));
+    });
+}
+
+/// The pod that runs may be evicted some seconds later.
+#[test]
+fn of_the_time() {
+    let mut history = preempts("minMember: 1, priorityClassName: high", "");
+    history.objects[0] = queue("default", "weight: 1, minRuntime: 10s");
+    let mut simulation = history.in_vain();
+    let decides = |_| !cycle(&mut simulation).0.decisions.is_empty();
+    assert!((0..20).any(decides), "the job is not tried again");
+}
+
+/// A gang with one pod for each of two nodes; the second is reserved for an older job.
+fn beside_a_reservation() -> History<'static> {
+    History {
+        actions: "allocate, preempt",
+        plugins: "{name: predicates}, {name: nodeorder}, {name: proportion}, \
+                  {name: reservation, arguments: {reservation.after: 0s}}",
+        objects: vec![
+            queue("default", "weight: 1"),
+            node("n", "4"),
+            node("m", "1"),
+            group("long", "minMember: 1"),
+            running("long", "long", "3", "n").replacen(
+                "annotations: {",
+                "annotations: {scheduling.sigs.dev/run-time: 1h, ",
+                1,
+            ),
+            group("big", "minMember: 1"),
+            pod("big", "big", "4", ""),
+            group("waits", "minMember: 2"),
+            pod("waits-0", "waits", "1", "nodeSelector: {on: m}, "),
+            pod("waits-1", "waits", "1", "nodeSelector: {on: n}, "),
+        ],
+    }
+}
+
+#[test]
+fn of_a_reservation() {
+    beside_a_reservation().decides_after(|store| {
+        store.pods.delete(&ObjectKey::new("ns", "big"));
+    });
+}
+
+/// The condition has to be written on the pod that exists.
+#[test]
+fn of_a_pod_that_was_made_again() {
+    let mut simulation = preempts("minMember: 1", "").in_vain();
+    change_pod(&mut simulation.world.store, "waits", |pod| pod.uid = "again".into());
+    let (cycle, _) = cycle(&mut simulation);
+    let pods = cycle.jobs.iter().flat_map(|job| &job.unplaced);
+    assert_eq!(pods.map(|pod| &*pod.uid).collect::<Vec<_>>(), ["again"]);
+}
+
+/// A pod of another scheduler comes that names the PodGroup.
+#[test]
+fn of_a_mistake_that_is_reported() {
+    let mut history = preempts("minMember: 1", "");
+    history.objects.push(pod("other", "waits", "1", "").replacen("kube-batch", "other", 1));
+    let case = read(&history.text());
+    let late = case.objects.len() - 1;
+    let mut simulation = simulation(&case, Memory::with_budget(u64::MAX), |at| at != late);
+    let warnings = |simulation: &mut Simulation| {
+        let (cycle, _) = cycle(simulation);
+        cycle.jobs.iter().map(|job| job.warnings.len()).sum::<usize>()
+    };
+    assert_eq!((0..4).map(|_| warnings(&mut simulation)).sum::<usize>(), 0);
+    simulation.world.apply(case.objects[late].value.clone()).expect("valid");
+    assert_eq!(warnings(&mut simulation), 1);
+}
