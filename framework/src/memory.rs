@@ -1,12 +1,9 @@
 //! What a scheduler remembers from one cycle to the next, so that jobs which find no place take a bounded
 //! part of each cycle.
 //!
-//! - A job that found no place is not tried again while nothing has changed that could help it. Of other
-//!   jobs, only PodGroups, waiting pods and claims that were made for such pods may have changed, but not the
-//!   minimum, priority or queue of a job that runs. All queues hold and deserve the same, and this cycle has
-//!   decided nothing yet, as the last one had not when it was tried. None of its pods has come to depend on the
-//!   places of others. The report of the job is that of its last try, which may be older than what a later turn of
-//!   this cycle decides.
+//! - A job that found no place is not tried again while nothing has changed that could help it:
+//!   [`crate::job_input`] has what that is. The report of the job is that of its last try, which may be older than what a
+//!   later turn of this cycle decides.
 //! - Turns in vain, which lead to no decision, may take a part of the work of each action, which the
 //!   queues with waiting jobs divide equally. A queue that has used its part gets no more turns in this
 //!   action. In the next cycle the jobs that had a turn are left out, until each job of the queue had
