@@ -17,7 +17,7 @@ use kube_batch_framework::{
 };
 use kube_batch_model::{
     column::{ClassIdx, CompositeIdx, DomainIdx, JobIdx, NodeIdx, TaskIdx},
-    composites::Child,
+    gang::tree::Child,
     name::Name,
     resource::ResourceVector,
     why::NotEnoughGroups,

@@ -38,7 +38,7 @@ use kube_batch_framework::{
 };
 use kube_batch_model::{
     column::{CompositeIdx, JobIdx, TaskIdx},
-    composites::Child,
+    gang::tree::Child,
     resource::ResourceVector,
 };
 

@@ -14,8 +14,8 @@ use jiff::Timestamp;
 use kube_batch_model::{
     cluster::{Cluster, LeftOut},
     column::{Column, JobIdx, NodeIdx, TaskIdx},
-    composites::{CompleteGroups, Composites},
     decision::{Decision, EvictReason},
+    gang::tree::{CompleteGroups, Composites},
     physical::NotPhysical,
     resource::ResourceVector,
     status::{Placement, TaskStatus},
@@ -24,6 +24,7 @@ use kube_batch_model::{
 use crate::{
     candidates::{Candidates, Search},
     confinement::Confinement,
+    gangs::valid::{mark_incomplete_composites, mark_scattered_composites},
     headroom::Headroom,
     holds::Holds,
     job_record::JobRecord,
@@ -37,7 +38,6 @@ use crate::{
     reservations::Reservations,
     roles, stuck,
     turn_log::TurnLog,
-    valid_composites::{mark_incomplete_composites, mark_scattered_composites},
 };
 pub use crate::{job_record::RecordedFailure, move_log::LogPosition};
 

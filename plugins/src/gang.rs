@@ -25,8 +25,8 @@ use kube_batch_framework::{
 use kube_batch_model::{
     cluster::{Cluster, StatusCounts},
     column::{ClassIdx, JobIdx, TaskIdx},
-    composites::{Child, Composites},
     facts::group::RoleFacts,
+    gang::tree::{Child, Composites},
     name::{JobKey, Name},
     problem::JobProblem,
     status::TaskStatus,

@@ -10,7 +10,7 @@ use kube_batch_framework::{
 use kube_batch_model::{
     cluster::Cluster,
     column::{CompositeIdx, DomainIdx, JobIdx},
-    composites::{Child, Composites},
+    gang::tree::{Child, Composites},
     name::Name,
     status::{Placement, TaskStatus},
 };

@@ -3,7 +3,7 @@
 // Parity: see docs/parity.md#k8.
 
 use kube_batch_model::{
-    cluster::Cluster, column::JobIdx, composites::Composites, facts::composite::CompositeFacts,
+    cluster::Cluster, column::JobIdx, facts::composite::CompositeFacts, gang::tree::Composites,
     problem::JobProblem,
 };
 

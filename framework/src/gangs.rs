@@ -1,10 +1,12 @@
 //! A job that is part of composite PodGroups starts once it is ready and each of them is complete.
 // Parity: see docs/parity.md#k8.
 
+pub(crate) mod valid;
+
 use kube_batch_model::{
     cluster::Cluster,
     column::{CompositeIdx, DomainIdx, JobIdx},
-    composites::{Child, CompleteGroups, Completeness, Composites},
+    gang::tree::{Child, CompleteGroups, Completeness, Composites},
 };
 
 use crate::{plugin::Prescription, session::Session, session_cache::FromCluster};

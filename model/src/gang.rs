@@ -1,0 +1,3 @@
+//! Gangs: what starts together or not at all.
+
+pub mod tree;
