@@ -17,7 +17,7 @@ use kube_batch_framework::{
 };
 use kube_batch_model::{
     column::{ClassIdx, CompositeIdx, DomainIdx, JobIdx, NodeIdx, TaskIdx},
-    gang::tree::Child,
+    gang::tree::Gang,
     name::Name,
     resource::ResourceVector,
     why::NotEnoughGroups,
@@ -73,7 +73,7 @@ enum GroupOrder {
     /// Those with a task that takes the largest part of a node first.
     HardestFirst,
     /// One first, the others by the order of their jobs.
-    First(Child),
+    First(Gang),
 }
 
 /// At most this many groups are tried first. Guessed.
@@ -89,7 +89,7 @@ pub(crate) fn place_groups<T: JobTurns>(
     if has_unlike_groups(session, row) {
         orders.push(GroupOrder::HardestFirst);
         // The first comes first in its own order.
-        let others = session.composites().get(row).children.iter().skip(1);
+        let others = session.gangs().get(row).children.iter().skip(1);
         orders.extend(others.take(FIRSTS_TO_TRY).map(|child| GroupOrder::First(*child)));
     }
     let mut most = 0;
@@ -116,7 +116,7 @@ fn place_assigned<T: JobTurns>(
     row: CompositeIdx,
     turns: &mut T,
 ) -> Option<Reached> {
-    let mut jobs = session.composites().jobs(row);
+    let mut jobs = session.gangs().jobs(row);
     jobs.retain(|job| session.plugins().tasks_missing(*job) > 0);
     let is_free = |job: &JobIdx| {
         session.cluster().is_schedulable(*job)
@@ -134,36 +134,36 @@ fn place_assigned<T: JobTurns>(
     if jobs.iter().all(|job| session.plugins().job_pipelined(*job)) {
         return Some(Reached::Complete);
     }
-    release(session, Child::Composite(row));
+    release(session, Gang::Composite(row));
     turns.restore(idle);
     None
 }
 
 /// Whether a composite PodGroup needs all groups below it, and no topology domain.
 fn needs_all(session: &Session, row: CompositeIdx) -> bool {
-    let composite = session.composites().get(row);
+    let composite = session.gangs().get(row);
     composite.facts.min_groups as usize >= composite.children.len()
         && session.plugins().level_of_composite(row).is_none()
         && composite.children.iter().all(|child| match child {
-            Child::Job(_) => true,
-            Child::Composite(row) => needs_all(session, *row),
+            Gang::Job(_) => true,
+            Gang::Composite(row) => needs_all(session, *row),
         })
 }
 
 /// Whether some of the tasks below differ in where they fit.
 fn has_unlike_groups(session: &Session, row: CompositeIdx) -> bool {
-    let jobs = session.composites().jobs(row).into_iter();
+    let jobs = session.gangs().jobs(row).into_iter();
     let tasks = jobs.flat_map(|job| session.waiting_tasks(job)).collect();
     are_unlike(session, &tasks)
 }
 
 /// Records why the jobs wait that have found places themselves, or were not tried.
 fn record(session: &mut Session, row: CompositeIdx, n_fitting: u32) {
-    let facts = &session.composites().get(row).facts;
+    let facts = &session.gangs().get(row).facts;
     let (composite, min) = (facts.key.clone(), facts.min_groups);
     let level = session.plugins().level_of_composite(row);
     let domain = level.map(|level| Name::from(level.level.noun()));
-    for job in session.composites().jobs(row) {
+    for job in session.gangs().jobs(row) {
         if session.has_waiting_tasks(job) {
             session.record_turn(job);
             let (composite, domain) = (composite.clone(), domain.clone());
@@ -182,16 +182,16 @@ pub(crate) fn release_incomplete(session: &mut Session) {
             && let Some(row) = session.incomplete_above(job)
             && !session.is_pipelined(row)
         {
-            release(session, Child::Composite(row));
+            release(session, Gang::Composite(row));
         }
     }
 }
 
 /// Rolls back the places that the jobs below hold only in this cycle.
-pub(crate) fn release(session: &mut Session, child: Child) {
+pub(crate) fn release(session: &mut Session, child: Gang) {
     let jobs = match child {
-        Child::Job(job) => vec![job],
-        Child::Composite(row) => session.composites().jobs(row),
+        Gang::Job(job) => vec![job],
+        Gang::Composite(row) => session.gangs().jobs(row),
     };
     for job in jobs {
         if session.keeps_moves(job) {
@@ -233,7 +233,7 @@ impl<T: JobTurns> Placing<'_, '_, T> {
         domains: &[DomainIdx],
     ) -> Result<Reached, u32> {
         let idle = self.turns.idle();
-        let n_needed = self.n_missing(Child::Composite(row));
+        let n_needed = self.n_missing(Gang::Composite(row));
         let mut most = None;
         let capacities: &[Capacity] = match self.turns.may_wait() {
             // Victims have to leave first.
@@ -254,7 +254,7 @@ impl<T: JobTurns> Placing<'_, '_, T> {
                         return Ok(reached);
                     }
                     Ok(_) => {
-                        release(self.session, Child::Composite(row));
+                        release(self.session, Gang::Composite(row));
                         self.turns.restore(idle.clone());
                     }
                     Err(n_fitting) => most = most.max(Some(n_fitting)),
@@ -280,14 +280,14 @@ impl<T: JobTurns> Placing<'_, '_, T> {
         domains: &[DomainIdx],
         capacity: Capacity,
     ) -> Vec<Candidate> {
-        let jobs = self.session.composites().jobs(row);
+        let jobs = self.session.gangs().jobs(row);
         let waiting = jobs.into_iter().flat_map(|job| self.session.waiting_tasks(job)).collect();
         sorted_candidates(self.session, &waiting, level, domains, capacity)
     }
 
     fn place_children(&mut self, row: CompositeIdx) -> Result<Reached, u32> {
         let idle = self.turns.idle();
-        let min = self.session.composites().get(row).facts.min_groups;
+        let min = self.session.gangs().get(row).facts.min_groups;
         let (mut n_complete, mut n_waiting) = (0, 0);
         for child in self.children(row) {
             if n_complete >= min {
@@ -304,16 +304,16 @@ impl<T: JobTurns> Placing<'_, '_, T> {
         } else if n_complete + n_waiting >= min {
             Ok(Reached::Waits)
         } else {
-            release(self.session, Child::Composite(row));
+            release(self.session, Gang::Composite(row));
             self.turns.restore(idle);
             Err(n_complete + n_waiting)
         }
     }
 
-    fn place(&mut self, child: Child) -> Reached {
+    fn place(&mut self, child: Gang) -> Reached {
         match child {
-            Child::Job(job) => self.place_job(job),
-            Child::Composite(row) => self.place_composite(row).unwrap_or(Reached::Incomplete),
+            Gang::Job(job) => self.place_job(job),
+            Gang::Composite(row) => self.place_composite(row).unwrap_or(Reached::Incomplete),
         }
     }
 
@@ -340,8 +340,8 @@ impl<T: JobTurns> Placing<'_, '_, T> {
     }
 
     /// The groups of a composite PodGroup in the order in which they are tried: those that need no place first.
-    fn children(&self, row: CompositeIdx) -> Vec<Child> {
-        let mut children = self.session.composites().get(row).children.clone();
+    fn children(&self, row: CompositeIdx) -> Vec<Gang> {
+        let mut children = self.session.gangs().get(row).children.clone();
         children.sort_by_cached_key(|child| {
             let n_missing = self.n_missing(*child);
             let rank = match self.order {
@@ -356,10 +356,10 @@ impl<T: JobTurns> Placing<'_, '_, T> {
     }
 
     /// What part of the largest node a waiting task of a group takes at most, in thousandths.
-    fn largest_part(&self, child: Child) -> u64 {
+    fn largest_part(&self, child: Gang) -> u64 {
         let jobs = match child {
-            Child::Job(job) => vec![job],
-            Child::Composite(row) => self.session.composites().jobs(row),
+            Gang::Job(job) => vec![job],
+            Gang::Composite(row) => self.session.gangs().jobs(row),
         };
         let cluster = self.session.cluster();
         let tasks = jobs.into_iter().flat_map(|job| self.session.waiting_tasks(job));
@@ -376,15 +376,15 @@ impl<T: JobTurns> Placing<'_, '_, T> {
     }
 
     /// How many tasks must find a place for a group to be complete, if its smallest ones are.
-    fn n_missing(&self, child: Child) -> u64 {
+    fn n_missing(&self, child: Gang) -> u64 {
         match child {
-            Child::Job(job) if self.session.cluster().is_schedulable(job) => {
+            Gang::Job(job) if self.session.cluster().is_schedulable(job) => {
                 u64::from(self.session.plugins().tasks_missing(job))
             }
-            Child::Job(job) if self.session.plugins().job_ready(job) => 0,
-            Child::Job(_) => u64::from(u32::MAX),
-            Child::Composite(row) => {
-                let composite = self.session.composites().get(row);
+            Gang::Job(job) if self.session.plugins().job_ready(job) => 0,
+            Gang::Job(_) => u64::from(u32::MAX),
+            Gang::Composite(row) => {
+                let composite = self.session.gangs().get(row);
                 let children = composite.children.iter();
                 let mut sizes: Vec<u64> = children.map(|child| self.n_missing(*child)).collect();
                 sizes.sort_unstable();

@@ -38,7 +38,7 @@ use kube_batch_framework::{
 };
 use kube_batch_model::{
     column::{CompositeIdx, JobIdx, TaskIdx},
-    gang::tree::Child,
+    gang::tree::Gang,
     resource::ResourceVector,
 };
 
@@ -144,11 +144,11 @@ fn turn_of_groups<P: VictimPolicy>(
     row: CompositeIdx,
 ) {
     let reached = place_groups(session, row, &mut Evicting { policy, search });
-    let jobs = session.composites().jobs(row);
+    let jobs = session.gangs().jobs(row);
     let is_evicting = |job: &JobIdx| session.statement(*job).n_evicted() > 0;
     let evicting: Vec<JobIdx> = jobs.into_iter().filter(is_evicting).collect();
     if reached == Reached::Incomplete || evicting.is_empty() {
-        return release(session, Child::Composite(row));
+        return release(session, Gang::Composite(row));
     }
     for job in evicting {
         let statement = session.statement(job);

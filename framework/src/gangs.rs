@@ -6,27 +6,27 @@ pub(crate) mod valid;
 use kube_batch_model::{
     cluster::Cluster,
     column::{CompositeIdx, DomainIdx, JobIdx},
-    gang::tree::{Child, CompleteGroups, Completeness, Composites},
+    gang::tree::{CompleteGroups, Completeness, Gang, GangTree},
 };
 
 use crate::{plugin::Prescription, session::Session, session_cache::FromCluster};
 
-impl FromCluster for Composites {
+impl FromCluster for GangTree {
     fn from_cluster(cluster: &Cluster) -> Self {
         Self::of(cluster)
     }
 }
 
 impl Session {
-    /// The composite PodGroups of the snapshot.
-    pub const fn composites(&self) -> &Composites {
-        &self.composites
+    /// The gangs of the snapshot, as trees.
+    pub const fn gangs(&self) -> &GangTree {
+        &self.gangs
     }
 
     /// The outermost composite PodGroup above a job that is not complete, if there is one: until it is, no task
     /// of the job starts.
     pub fn incomplete_above(&self, job: JobIdx) -> Option<CompositeIdx> {
-        self.complete_groups.incomplete_above(&self.composites, job)
+        self.complete_groups.incomplete_above(&self.gangs, job)
     }
 
     /// Which groups of composite PodGroups are complete.
@@ -37,14 +37,14 @@ impl Session {
     /// Whether that is what counting all of them gives.
     pub(crate) fn has_counted_groups(&self) -> bool {
         let is_ready = |job: JobIdx| self.plugins().job_ready(job);
-        self.complete_groups == CompleteGroups::new(&self.composites, is_ready)
+        self.complete_groups == CompleteGroups::new(&self.gangs, is_ready)
     }
 
     /// Follows a placement of a task of the job.
     pub(crate) fn count_group(&mut self, job: JobIdx) {
         if self.cluster.jobs.composites[job].is_some() {
             let is_ready = self.plugins().job_ready(job);
-            self.complete_groups.set_ready(&self.composites, job, is_ready);
+            self.complete_groups.set_ready(&self.gangs, job, is_ready);
         }
     }
 
@@ -56,13 +56,13 @@ impl Session {
     /// Commits the kept moves of the jobs that may start now, together with this one.
     pub(crate) fn commit_groups_of(&mut self, job: JobIdx) {
         // Nothing is kept once a composite PodGroup is complete, however many jobs it has.
-        let Some(root) = self.composites.root(job).filter(|_| !self.kept.is_empty()) else {
+        let Some(root) = self.gangs.root(job).filter(|_| !self.kept.is_empty()) else {
             return;
         };
-        if !self.complete_groups.is_complete(&self.composites, Child::Composite(root)) {
+        if !self.complete_groups.is_complete(&self.gangs, Gang::Composite(root)) {
             return;
         }
-        for other in self.composites.jobs(root) {
+        for other in self.gangs.jobs(root) {
             if other != job && self.kept.contains_key(&other) && self.may_start(other) {
                 self.statement(other).commit_alone();
             }
@@ -81,6 +81,6 @@ impl Session {
             let plugins = self.plugins();
             plugins.job_ready(job) || plugins.job_pipelined(job)
         };
-        self.composites.is_complete(Child::Composite(row), &is_pipelined)
+        self.gangs.is_complete(Gang::Composite(row), &is_pipelined)
     }
 }

@@ -15,7 +15,7 @@ use kube_batch_model::{
     cluster::{Cluster, LeftOut},
     column::{Column, JobIdx, NodeIdx, TaskIdx},
     decision::{Decision, EvictReason},
-    gang::tree::{CompleteGroups, Composites},
+    gang::tree::{CompleteGroups, GangTree},
     physical::NotPhysical,
     resource::ResourceVector,
     status::{Placement, TaskStatus},
@@ -24,7 +24,7 @@ use kube_batch_model::{
 use crate::{
     candidates::{Candidates, Search},
     confinement::Confinement,
-    gangs::valid::{mark_incomplete_composites, mark_scattered_composites},
+    gangs::valid::{mark_incomplete, mark_scattered},
     headroom::Headroom,
     holds::Holds,
     job_record::JobRecord,
@@ -44,8 +44,8 @@ pub use crate::{job_record::RecordedFailure, move_log::LogPosition};
 /// The state of one cycle.
 pub struct Session {
     pub(crate) cluster: Cluster,
-    /// The composite PodGroups above its jobs.
-    pub(crate) composites: Composites,
+    /// The gangs of the snapshot, as trees.
+    pub(crate) gangs: GangTree,
     pub(crate) complete_groups: CompleteGroups,
     pub(crate) policy: Policy,
     /// The time of the cycle.
@@ -141,18 +141,18 @@ impl Session {
             before.moved.push((task, placement));
             before.is_moved[task] = true;
         });
-        let composites = Composites::of(&cluster);
-        invalid.extend(mark_incomplete_composites(&mut cluster, &composites));
+        let gangs = GangTree::of(&cluster);
+        invalid.extend(mark_incomplete(&mut cluster, &gangs));
         reached(Milestone::Validated);
         policy.open(&cluster, now, |plugin| reached(Milestone::PluginOpened(plugin)));
-        invalid.extend(mark_scattered_composites(&mut cluster, &composites, &policy));
+        invalid.extend(mark_scattered(&mut cluster, &gangs, &policy));
         let n_jobs = cluster.jobs.key.len();
         let everywhere = policy.settings().enqueues_strictly;
         let headroom = Headroom::of(&cluster, &memory.headroom, now, everywhere);
         let is_ready = |job: JobIdx| policy.about(&cluster).job_ready(job);
         Self {
-            complete_groups: CompleteGroups::new(&composites, is_ready),
-            composites,
+            complete_groups: CompleteGroups::new(&gangs, is_ready),
+            gangs,
             now,
             headroom,
             candidates: Candidates::new(search, &cluster),
@@ -286,7 +286,7 @@ impl Session {
         }
         self.log.jobs.extend(self.cluster.tasks.job[task]);
         self.policy.placed(&self.cluster, &PlacementChange { task, from, to });
-        if !self.composites.is_empty()
+        if !self.gangs.is_empty()
             && let Some(job) = self.cluster.tasks.job[task]
         {
             self.count_group(job);

@@ -26,7 +26,7 @@ use kube_batch_model::{
     cluster::{Cluster, StatusCounts},
     column::{ClassIdx, JobIdx, TaskIdx},
     facts::group::RoleFacts,
-    gang::tree::{Child, Composites},
+    gang::tree::{self, GangTree},
     name::{JobKey, Name},
     problem::JobProblem,
     status::TaskStatus,
@@ -38,7 +38,7 @@ pub struct Gang {
     settings: Settings,
     /// The scheduler names whose pods wait until they are in a PodGroup.
     wait_for_group: Vec<Name>,
-    composites: Arc<Composites>,
+    gangs: Arc<GangTree>,
 }
 
 /// The default of the argument `gang.stalenessGracePeriod`.
@@ -114,7 +114,7 @@ impl Gang {
         Self {
             settings,
             wait_for_group: arguments.list(&WAIT_FOR_GROUP).into_iter().map(Name::from).collect(),
-            composites: Arc::default(),
+            gangs: Arc::default(),
         }
     }
 }
@@ -129,7 +129,7 @@ impl Plugin for Gang {
     }
 
     fn on_session_open(&mut self, _: &Cluster, cache: &mut SessionCache<'_>) {
-        self.composites = cache.get();
+        self.gangs = cache.get();
     }
 
     fn job_order(&self, cluster: &Cluster, l: JobIdx, r: JobIdx) -> Ordering {
@@ -279,13 +279,13 @@ impl Gang {
             cluster.jobs.counts[job].ready() >= n_lost + cluster.jobs.min_available[job]
         };
         // Roles need no look: PodGroups of this API have none.
-        self.composites.above(job).all(|row| {
-            let child = Child::Composite(row);
+        self.gangs.above(job).all(|row| {
+            let child = tree::Gang::Composite(row);
             let is_complete = |n_lost: &BTreeMap<JobIdx, u32>| {
-                self.composites.is_complete(child, &|job| is_ready(n_lost, job))
+                self.gangs.is_complete(child, &|job| is_ready(n_lost, job))
             };
             let is_gone = || {
-                let jobs = self.composites.jobs(row);
+                let jobs = self.gangs.jobs(row);
                 jobs.into_iter().all(|job| !is_ready(&after, job))
             };
             !is_complete(&before) || is_complete(&after) || is_gone()

@@ -77,8 +77,8 @@ impl<'a> EvictedTogether<'a> {
             let n_ready = cluster.jobs.counts[job].ready() + self.n_evicted[job];
             n_ready >= cluster.jobs.min_available[job]
         };
-        let composites = self.session.composites();
-        let mut jobs = composites.jobs_of(composites.leaves_with(job, &was_ready));
+        let gangs = self.session.gangs();
+        let mut jobs = gangs.jobs_of(gangs.leaves_with(job, &was_ready));
         jobs.retain(|other| self.n_evicted[*other] > 0);
         jobs
     }
@@ -172,13 +172,13 @@ pub(super) fn whole_job<P: VictimPolicy>(
 /// The tasks that leave with a job; `None` if there are none, if some cannot leave now, or if the job leaves
 /// with one of an earlier row.
 fn tasks_to_evict(session: &Session, job: JobIdx) -> Option<Vec<TaskIdx>> {
-    let composites = session.composites();
-    let whole = composites.leaves_with(job, session.complete_groups());
-    if composites.first_job_of(whole) != Some(job) {
+    let gangs = session.gangs();
+    let whole = gangs.leaves_with(job, session.complete_groups());
+    if gangs.first_job_of(whole) != Some(job) {
         return None;
     }
     let mut tasks = Vec::new();
-    for job in composites.jobs_of(whole) {
+    for job in gangs.jobs_of(whole) {
         collect_tasks(session.cluster(), job, &mut tasks)?;
     }
     (!tasks.is_empty()).then_some(tasks)

@@ -3,7 +3,7 @@
 // Parity: see docs/parity.md#k8.
 
 use kube_batch_model::{
-    cluster::Cluster, column::JobIdx, facts::composite::CompositeFacts, gang::tree::Composites,
+    cluster::Cluster, column::JobIdx, facts::composite::CompositeFacts, gang::tree::GangTree,
     problem::JobProblem,
 };
 
@@ -11,18 +11,15 @@ use crate::{policy::Policy, topology::Home};
 
 /// Marks the jobs that cannot start because too few groups of a composite PodGroup above them could. Returns
 /// these jobs.
-pub(crate) fn mark_incomplete_composites(
-    cluster: &mut Cluster,
-    composites: &Composites,
-) -> Vec<JobIdx> {
+pub(crate) fn mark_incomplete(cluster: &mut Cluster, gangs: &GangTree) -> Vec<JobIdx> {
     let mut problems: Vec<(JobIdx, JobProblem)> = Vec::new();
     let is_valid = |job: JobIdx| cluster.jobs.problem[job].is_none();
-    for row in composites.ids() {
-        let facts = &composites.get(row).facts;
-        let n_valid = composites.n_complete(row, &is_valid);
+    for row in gangs.ids() {
+        let facts = &gangs.get(row).facts;
+        let n_valid = gangs.n_complete(row, &is_valid);
         if n_valid < facts.min_groups {
             let problem = not_enough_groups(facts, n_valid);
-            let jobs = composites.jobs(row).into_iter().filter(|job| is_valid(*job));
+            let jobs = gangs.jobs(row).into_iter().filter(|job| is_valid(*job));
             problems.extend(jobs.map(|job| (job, problem.clone())));
         }
     }
@@ -38,19 +35,19 @@ pub(crate) fn mark_incomplete_composites(
 
 /// Marks the jobs whose composite PodGroup requires one topology domain while its tasks are in several. Returns
 /// these jobs.
-pub(crate) fn mark_scattered_composites(
+pub(crate) fn mark_scattered(
     cluster: &mut Cluster,
-    composites: &Composites,
+    gangs: &GangTree,
     policy: &Policy,
 ) -> Vec<JobIdx> {
     let mut marked = Vec::new();
-    for row in composites.ids() {
+    for row in gangs.ids() {
         let level = policy.about(cluster).level_of_composite(row);
         if level.is_none_or(|level| level.home() != Home::Scattered) {
             continue;
         }
-        let problem = JobProblem::ScatteredComposite(composites.get(row).facts.key.clone());
-        for job in composites.jobs(row) {
+        let problem = JobProblem::ScatteredComposite(gangs.get(row).facts.key.clone());
+        for job in gangs.jobs(row) {
             if cluster.jobs.problem[job].is_none() {
                 cluster.jobs.problem[job] = Some(problem.clone());
                 marked.push(job);

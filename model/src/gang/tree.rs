@@ -18,7 +18,7 @@ use crate::{
 
 /// The composite PodGroups above the jobs of a snapshot.
 #[derive(Clone, Debug, Default)]
-pub struct Composites {
+pub struct GangTree {
     rows: Column<CompositeIdx, Composite>,
     parents: BTreeMap<JobIdx, CompositeIdx>,
 }
@@ -31,38 +31,38 @@ pub struct Composite {
     /// The composite PodGroup that it is a part of.
     pub parent: Option<CompositeIdx>,
     /// Its children, in the order of their first jobs.
-    pub children: Vec<Child>,
+    pub children: Vec<Gang>,
 }
 
 /// A child of a composite PodGroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Child {
+pub enum Gang {
     /// A PodGroup.
     Job(JobIdx),
     /// A composite PodGroup.
     Composite(CompositeIdx),
 }
 
-impl Composites {
+impl GangTree {
     /// Those of a snapshot.
     pub fn of(cluster: &Cluster) -> Self {
-        let mut composites = Self::default();
+        let mut gangs = Self::default();
         let mut rows: BTreeMap<ObjectKey, CompositeIdx> = BTreeMap::new();
         for (job, above) in cluster.jobs.composites.iter() {
-            let mut child = Child::Job(job);
+            let mut child = Gang::Job(job);
             for facts in above.iter().flat_map(|above| above.iter()) {
                 let known = rows.get(&facts.key).copied();
-                let row = known.unwrap_or_else(|| composites.add(facts));
-                composites.rows[row].children.push(child);
-                composites.set_parent(child, row);
+                let row = known.unwrap_or_else(|| gangs.add(facts));
+                gangs.rows[row].children.push(child);
+                gangs.set_parent(child, row);
                 if known.is_some() {
                     break;
                 }
                 rows.insert(facts.key.clone(), row);
-                child = Child::Composite(row);
+                child = Gang::Composite(row);
             }
         }
-        composites
+        gangs
     }
 
     fn add(&mut self, facts: &Arc<CompositeFacts>) -> CompositeIdx {
@@ -70,12 +70,12 @@ impl Composites {
         self.rows.push(Composite { facts, parent: None, children: Vec::new() })
     }
 
-    fn set_parent(&mut self, child: Child, parent: CompositeIdx) {
+    fn set_parent(&mut self, child: Gang, parent: CompositeIdx) {
         match child {
-            Child::Job(job) => {
+            Gang::Job(job) => {
                 self.parents.insert(job, parent);
             }
-            Child::Composite(row) => self.rows[row].parent = Some(parent),
+            Gang::Composite(row) => self.rows[row].parent = Some(parent),
         }
     }
 
@@ -115,8 +115,8 @@ impl Composites {
     fn collect_jobs(&self, row: CompositeIdx, jobs: &mut Vec<JobIdx>) {
         for child in &self.rows[row].children {
             match child {
-                Child::Job(job) => jobs.push(*job),
-                Child::Composite(row) => self.collect_jobs(*row, jobs),
+                Gang::Job(job) => jobs.push(*job),
+                Gang::Composite(row) => self.collect_jobs(*row, jobs),
             }
         }
     }
@@ -128,44 +128,44 @@ impl Composites {
     }
 
     /// Whether a child is complete, if these jobs are ready.
-    pub fn is_complete(&self, child: Child, is_ready: &dyn Fn(JobIdx) -> bool) -> bool {
+    pub fn is_complete(&self, child: Gang, is_ready: &dyn Fn(JobIdx) -> bool) -> bool {
         match child {
-            Child::Job(job) => is_ready(job),
-            Child::Composite(row) => {
+            Gang::Job(job) => is_ready(job),
+            Gang::Composite(row) => {
                 self.n_complete(row, is_ready) >= self.rows[row].facts.min_groups
             }
         }
     }
 
     /// The jobs below a child.
-    pub fn jobs_of(&self, child: Child) -> Vec<JobIdx> {
+    pub fn jobs_of(&self, child: Gang) -> Vec<JobIdx> {
         match child {
-            Child::Job(job) => vec![job],
-            Child::Composite(row) => self.jobs(row),
+            Gang::Job(job) => vec![job],
+            Gang::Composite(row) => self.jobs(row),
         }
     }
 
     /// The first of them.
-    pub fn first_job_of(&self, child: Child) -> Option<JobIdx> {
+    pub fn first_job_of(&self, child: Gang) -> Option<JobIdx> {
         match child {
-            Child::Job(job) => Some(job),
+            Gang::Job(job) => Some(job),
             // Children are in the order of their first jobs.
-            Child::Composite(row) => self.first_job_of(*self.rows[row].children.first()?),
+            Gang::Composite(row) => self.first_job_of(*self.rows[row].children.first()?),
         }
     }
 
     /// What is a victim only as a whole, and this job with it: the innermost composite PodGroup above it that could
     /// lose it, or one whose pods leave together, if that is further out.
-    pub fn leaves_with(&self, job: JobIdx, groups: &dyn Completeness) -> Child {
-        let mut least = Child::Job(job);
-        let mut at = Child::Job(job);
+    pub fn leaves_with(&self, job: JobIdx, groups: &dyn Completeness) -> Gang {
+        let mut least = Gang::Job(job);
+        let mut at = Gang::Job(job);
         let mut is_spared = false;
         for row in self.above(job) {
             let Composite { facts, .. } = &self.rows[row];
             // Whether it stays as it is without the child: complete, or not.
             is_spared |=
                 groups.n_complete(self, row) != facts.min_groups || !groups.is_complete(self, at);
-            at = Child::Composite(row);
+            at = Gang::Composite(row);
             if facts.leaves_whole || !is_spared {
                 least = at;
             }
@@ -180,15 +180,13 @@ pub trait Completeness {
     fn is_ready(&self, job: JobIdx) -> bool;
 
     /// How many children of a composite PodGroup are complete.
-    fn n_complete(&self, composites: &Composites, row: CompositeIdx) -> u32;
+    fn n_complete(&self, gangs: &GangTree, row: CompositeIdx) -> u32;
 
     /// Whether a child is complete.
-    fn is_complete(&self, composites: &Composites, child: Child) -> bool {
+    fn is_complete(&self, gangs: &GangTree, child: Gang) -> bool {
         match child {
-            Child::Job(job) => self.is_ready(job),
-            Child::Composite(row) => {
-                self.n_complete(composites, row) >= composites.rows[row].facts.min_groups
-            }
+            Gang::Job(job) => self.is_ready(job),
+            Gang::Composite(row) => self.n_complete(gangs, row) >= gangs.rows[row].facts.min_groups,
         }
     }
 }
@@ -199,8 +197,8 @@ impl<F: Fn(JobIdx) -> bool> Completeness for F {
         self(job)
     }
 
-    fn n_complete(&self, composites: &Composites, row: CompositeIdx) -> u32 {
-        composites.n_complete(row, self)
+    fn n_complete(&self, gangs: &GangTree, row: CompositeIdx) -> u32 {
+        gangs.n_complete(row, self)
     }
 }
 
@@ -213,23 +211,23 @@ pub struct CompleteGroups {
 
 impl CompleteGroups {
     /// As these jobs are ready.
-    pub fn new(composites: &Composites, is_ready: impl Fn(JobIdx) -> bool) -> Self {
-        let n_complete = Column::filled(0, composites.ids().len());
+    pub fn new(gangs: &GangTree, is_ready: impl Fn(JobIdx) -> bool) -> Self {
+        let n_complete = Column::filled(0, gangs.ids().len());
         let mut groups = Self { ready: BTreeSet::new(), n_complete };
-        for job in composites.parents.keys().filter(|job| is_ready(**job)) {
-            groups.set_ready(composites, *job, true);
+        for job in gangs.parents.keys().filter(|job| is_ready(**job)) {
+            groups.set_ready(gangs, *job, true);
         }
         groups
     }
 
     /// Sets whether a job is ready.
-    pub fn set_ready(&mut self, composites: &Composites, job: JobIdx, is_ready: bool) {
+    pub fn set_ready(&mut self, gangs: &GangTree, job: JobIdx, is_ready: bool) {
         let has_changed = if is_ready { self.ready.insert(job) } else { self.ready.remove(&job) };
         if !has_changed {
             return;
         }
-        for row in composites.above(job) {
-            let min = composites.rows[row].facts.min_groups;
+        for row in gangs.above(job) {
+            let min = gangs.rows[row].facts.min_groups;
             let n_complete = &mut self.n_complete[row];
             let was_complete = *n_complete >= min;
             *n_complete = if is_ready { *n_complete + 1 } else { *n_complete - 1 };
@@ -240,10 +238,9 @@ impl CompleteGroups {
     }
 
     /// The outermost of the composite PodGroups above a job that are not complete.
-    pub fn incomplete_above(&self, composites: &Composites, job: JobIdx) -> Option<CompositeIdx> {
-        let is_incomplete =
-            |row: &CompositeIdx| !self.is_complete(composites, Child::Composite(*row));
-        composites.above(job).filter(is_incomplete).last()
+    pub fn incomplete_above(&self, gangs: &GangTree, job: JobIdx) -> Option<CompositeIdx> {
+        let is_incomplete = |row: &CompositeIdx| !self.is_complete(gangs, Gang::Composite(*row));
+        gangs.above(job).filter(is_incomplete).last()
     }
 }
 
@@ -252,7 +249,7 @@ impl Completeness for CompleteGroups {
         self.ready.contains(&job)
     }
 
-    fn n_complete(&self, _: &Composites, row: CompositeIdx) -> u32 {
+    fn n_complete(&self, _: &GangTree, row: CompositeIdx) -> u32 {
         self.n_complete[row]
     }
 }

@@ -10,7 +10,7 @@ use kube_batch_framework::{
 use kube_batch_model::{
     cluster::Cluster,
     column::{CompositeIdx, DomainIdx, JobIdx},
-    gang::tree::{Child, Composites},
+    gang::tree::{Gang, GangTree},
     name::Name,
     status::{Placement, TaskStatus},
 };
@@ -23,7 +23,7 @@ use super::{
 /// The composite PodGroups that require a domain.
 #[derive(Debug, Default)]
 pub(super) struct DomainsOfComposites {
-    tree: Arc<Composites>,
+    tree: Arc<GangTree>,
     domains: BTreeMap<CompositeIdx, Domain>,
 }
 
@@ -50,7 +50,7 @@ impl Domain {
 impl DomainsOfComposites {
     pub(super) fn of(
         cluster: &Cluster,
-        tree: Arc<Composites>,
+        tree: Arc<GangTree>,
         declared: &[Name],
         maker: &mut LevelMaker<'_>,
     ) -> Self {
@@ -117,33 +117,33 @@ impl DomainsOfComposites {
 
     /// Limits everything below a composite PodGroup to the domain that it uses.
     pub(super) fn limit(&mut self, row: CompositeIdx, jobs: &mut BTreeMap<JobIdx, JobTopology>) {
-        let scope = self.scope_above(Child::Composite(row));
+        let scope = self.scope_above(Gang::Composite(row));
         let children = self.tree.get(row).children.clone();
         self.limit_children(&children, scope.as_ref(), jobs);
     }
 
     /// The domain that everything below must be in: that of the innermost composite PodGroup that has one.
-    fn scope_above(&self, child: Child) -> Option<Scope> {
-        let Child::Composite(row) = child else { return None };
+    fn scope_above(&self, child: Gang) -> Option<Scope> {
+        let Gang::Composite(row) = child else { return None };
         let mut rows = std::iter::successors(Some(row), |row| self.tree.get(*row).parent);
         rows.find_map(|row| self.domains.get(&row)?.scope())
     }
 
     fn limit_children(
         &mut self,
-        children: &[Child],
+        children: &[Gang],
         scope: Option<&Scope>,
         jobs: &mut BTreeMap<JobIdx, JobTopology>,
     ) {
         for child in children {
             match child {
-                Child::Job(job) => {
+                Gang::Job(job) => {
                     let levels = jobs.get_mut(job).map(|topology| &mut topology.levels);
                     for level in levels.into_iter().flatten() {
                         limit(level, scope);
                     }
                 }
-                Child::Composite(row) => {
+                Gang::Composite(row) => {
                     let mut own = None;
                     if let Some(domain) = self.domains.get_mut(row) {
                         limit(&mut domain.level, scope);
