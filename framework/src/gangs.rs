@@ -6,7 +6,10 @@ pub(crate) mod valid;
 use kube_batch_model::{
     cluster::Cluster,
     column::{CompositeIdx, DomainIdx, JobIdx},
-    gang::tree::{CompleteGroups, Completeness, Gang, GangTree},
+    gang::{
+        complete::{CompleteGroups, Completeness},
+        tree::{Gang, GangTree},
+    },
 };
 
 use crate::{plugin::Prescription, session::Session, session_cache::FromCluster};

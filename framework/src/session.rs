@@ -15,7 +15,7 @@ use kube_batch_model::{
     cluster::{Cluster, LeftOut},
     column::{Column, JobIdx, NodeIdx, TaskIdx},
     decision::{Decision, EvictReason},
-    gang::tree::{CompleteGroups, GangTree},
+    gang::{complete::CompleteGroups, tree::GangTree},
     physical::NotPhysical,
     resource::ResourceVector,
     status::{Placement, TaskStatus},

@@ -1,0 +1,87 @@
+//! Which gangs are complete: counted when it is asked for, or kept while jobs become ready.
+// Parity: see docs/parity.md#k8.
+
+use std::collections::BTreeSet;
+
+use super::tree::{Gang, GangTree};
+use crate::column::{Column, CompositeIdx, JobIdx};
+
+/// Which groups are complete.
+pub trait Completeness {
+    /// Whether a job is ready.
+    fn is_ready(&self, job: JobIdx) -> bool;
+
+    /// How many children of a composite PodGroup are complete.
+    fn n_complete(&self, gangs: &GangTree, row: CompositeIdx) -> u32;
+
+    /// Whether a child is complete.
+    fn is_complete(&self, gangs: &GangTree, child: Gang) -> bool {
+        match child {
+            Gang::Job(job) => self.is_ready(job),
+            Gang::Composite(row) => self.n_complete(gangs, row) >= gangs.get(row).facts.min_groups,
+        }
+    }
+}
+
+/// As these jobs are ready: counted when it is asked for.
+impl<F: Fn(JobIdx) -> bool> Completeness for F {
+    fn is_ready(&self, job: JobIdx) -> bool {
+        self(job)
+    }
+
+    fn n_complete(&self, gangs: &GangTree, row: CompositeIdx) -> u32 {
+        gangs.n_complete(row, self)
+    }
+}
+
+/// The numbers of complete children, kept while jobs become ready: a composite PodGroup may have thousands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CompleteGroups {
+    ready: BTreeSet<JobIdx>,
+    n_complete: Column<CompositeIdx, u32>,
+}
+
+impl CompleteGroups {
+    /// As these jobs are ready.
+    pub fn new(gangs: &GangTree, is_ready: impl Fn(JobIdx) -> bool) -> Self {
+        let n_complete = Column::filled(0, gangs.ids().len());
+        let mut groups = Self { ready: BTreeSet::new(), n_complete };
+        for job in gangs.jobs_with_parents().filter(|job| is_ready(*job)) {
+            groups.set_ready(gangs, job, true);
+        }
+        groups
+    }
+
+    /// Sets whether a job is ready.
+    pub fn set_ready(&mut self, gangs: &GangTree, job: JobIdx, is_ready: bool) {
+        let has_changed = if is_ready { self.ready.insert(job) } else { self.ready.remove(&job) };
+        if !has_changed {
+            return;
+        }
+        for row in gangs.above(job) {
+            let min = gangs.get(row).facts.min_groups;
+            let n_complete = &mut self.n_complete[row];
+            let was_complete = *n_complete >= min;
+            *n_complete = if is_ready { *n_complete + 1 } else { *n_complete - 1 };
+            if was_complete == (*n_complete >= min) {
+                return;
+            }
+        }
+    }
+
+    /// The outermost of the composite PodGroups above a job that are not complete.
+    pub fn incomplete_above(&self, gangs: &GangTree, job: JobIdx) -> Option<CompositeIdx> {
+        let is_incomplete = |row: &CompositeIdx| !self.is_complete(gangs, Gang::Composite(*row));
+        gangs.above(job).filter(is_incomplete).last()
+    }
+}
+
+impl Completeness for CompleteGroups {
+    fn is_ready(&self, job: JobIdx) -> bool {
+        self.ready.contains(&job)
+    }
+
+    fn n_complete(&self, _: &GangTree, row: CompositeIdx) -> u32 {
+        self.n_complete[row]
+    }
+}
