@@ -121,7 +121,7 @@ fn place_assigned<T: JobTurns>(
     let is_free = |job: &JobIdx| {
         session.cluster().is_schedulable(*job)
             && session.plugins().topology(*job).is_none()
-            && session.cluster().roles(*job).next().is_none()
+            && !session.cluster().has_roles(*job)
     };
     if !needs_all(session, row) || !has_unlike_groups(session, row) || !jobs.iter().all(is_free) {
         return None;

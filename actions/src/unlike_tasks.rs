@@ -15,6 +15,7 @@ use kube_batch_framework::{
 };
 use kube_batch_model::{
     column::{ClassIdx, Dim, JobIdx, NodeIdx, TaskIdx},
+    gang::Sense,
     resource::Request,
 };
 
@@ -363,10 +364,7 @@ pub(crate) fn needed(statement: &mut Statement<'_>) -> Needed {
     let n_for_later = tasks_for_later(statement);
     let (session, job) = (statement.session(), statement.job());
     let n_missing = session.plugins().tasks_missing(job);
-    let missing = session
-        .cluster()
-        .roles(job)
-        .map(|(role, counts)| role.min.saturating_sub(counts.ready() + counts.pipelined()));
+    let missing = session.cluster().missing_of_roles(job, Sense::Pipelined);
     // Those of backfill may be of any role.
     let of_roles = if n_for_later == 0 { missing.collect() } else { Vec::new() };
     let n_for_later = u32::try_from(n_for_later).unwrap_or(u32::MAX);

@@ -4,15 +4,13 @@
 use kube_batch_model::{
     cluster::Cluster,
     column::{JobIdx, TaskIdx},
+    gang::Sense,
 };
 
 /// Moves tasks that the minimum of their role needs to the front; the order is otherwise the same. Tasks that
 /// only count toward the minimum of the job must not take their places.
 pub(crate) fn short_first(cluster: &Cluster, job: JobIdx, tasks: Vec<TaskIdx>) -> Vec<TaskIdx> {
-    let missing = cluster
-        .roles(job)
-        .map(|(role, counts)| role.min.saturating_sub(counts.ready() + counts.pipelined()));
-    let mut missing: Vec<u32> = missing.collect();
+    let mut missing: Vec<u32> = cluster.missing_of_roles(job, Sense::Pipelined).collect();
     if missing.is_empty() {
         return tasks;
     }

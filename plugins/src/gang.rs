@@ -23,10 +23,12 @@ use kube_batch_framework::{
     spec::PluginSpec,
 };
 use kube_batch_model::{
-    cluster::{Cluster, StatusCounts},
+    cluster::Cluster,
     column::{ClassIdx, JobIdx, TaskIdx},
-    facts::group::RoleFacts,
-    gang::tree::{self, GangTree},
+    gang::{
+        Members, Sense,
+        tree::{self, GangTree},
+    },
     name::{JobKey, Name},
     problem::JobProblem,
     status::TaskStatus,
@@ -150,35 +152,24 @@ impl Plugin for Gang {
         if let Some(scheduler) = self.waits_for_group(cluster, job) {
             return Err(JobProblem::NotInGroup { scheduler });
         }
-        let valid = cluster.jobs.counts[job].valid();
-        let min = cluster.jobs.min_available[job];
-        if valid < min {
-            return Err(JobProblem::NotEnoughTasks { valid, min });
+        let tasks = cluster.members(job, Sense::Valid);
+        if !tasks.are_enough() {
+            return Err(JobProblem::NotEnoughTasks { valid: tasks.n, min: tasks.min });
         }
-        let lacking = |(role, counts): &(&RoleFacts, &StatusCounts)| counts.valid() < role.min;
-        match cluster.roles(job).find(lacking) {
-            Some((RoleFacts { name, min }, counts)) => Err(JobProblem::NotEnoughTasksOfRole {
-                role: name.clone(),
-                valid: counts.valid(),
-                min: *min,
-            }),
+        let mut roles = cluster.roles(job, Sense::Valid);
+        match roles.find(|(_, members)| !members.are_enough()) {
+            Some((role, Members { n: valid, min })) => {
+                Err(JobProblem::NotEnoughTasksOfRole { role: role.name.clone(), valid, min })
+            }
             None => Ok(()),
         }
     }
 
     fn tasks_missing(&self, cluster: &Cluster, job: JobIdx, capacity: Capacity) -> u32 {
-        let missing = |min: u32, counts: &StatusCounts| match capacity {
-            Capacity::Idle => min.saturating_sub(counts.ready()),
-            Capacity::FutureIdle => min.saturating_sub(counts.ready() + counts.pipelined()),
-        };
-        let of_job = missing(cluster.jobs.min_available[job], &cluster.jobs.counts[job]);
-        if cluster.jobs.role_counts[job].is_empty() {
-            // Most jobs have no roles.
-            return of_job;
+        match capacity {
+            Capacity::Idle => cluster.n_missing(job, Sense::Ready),
+            Capacity::FutureIdle => cluster.n_missing(job, Sense::Pipelined),
         }
-        let of_roles: u32 =
-            cluster.roles(job).map(|(role, counts)| missing(role.min, counts)).sum();
-        of_job.max(of_roles)
     }
 
     fn dependencies(&self, _: &Cluster, _: ClassIdx) -> Dependencies {
@@ -311,16 +302,17 @@ fn can_spare(cluster: &Cluster, proposal: &Proposal<'_>) -> Vote {
         return Vote::Reject;
     }
     let evicted = || proposal.evicted.iter().filter(|task| job_of(**task) == Some(job));
-    let (min, counts) = (cluster.jobs.min_available[job], &cluster.jobs.counts[job]);
-    let is_met = counts.ready() + counts.pipelined() >= min;
-    if min <= 1 || !is_met {
+    let is_met = cluster.members(job, Sense::Pipelined).are_enough();
+    if cluster.jobs.min_available[job] <= 1 || !is_met {
         return Vote::Permit;
     }
-    let job_spares = counts.ready() > min + evicted().count() as u32;
-    let role_spares = cluster.role(proposal.victim).is_none_or(|(role, counts)| {
-        let of_role = cluster.tasks.role[proposal.victim];
-        let n_evicted = evicted().filter(|task| cluster.tasks.role[**task] == of_role).count();
-        counts.ready() > role.min + n_evicted as u32
-    });
+    let n_spare = cluster.members(job, Sense::Ready).n_spare() as usize;
+    let job_spares = n_spare > evicted().count();
+    let role_spares =
+        cluster.members_of_role(proposal.victim, Sense::Ready).is_none_or(|members| {
+            let of_role = cluster.tasks.role[proposal.victim];
+            let is_of_role = |task: &&TaskIdx| cluster.tasks.role[**task] == of_role;
+            members.n_spare() as usize > evicted().filter(is_of_role).count()
+        });
     if job_spares && role_spares { Vote::Permit } else { Vote::Reject }
 }
