@@ -84,6 +84,6 @@ impl Session {
             let plugins = self.plugins();
             plugins.job_ready(job) || plugins.job_pipelined(job)
         };
-        self.gangs.is_complete(Gang::Composite(row), &is_pipelined)
+        is_pipelined.is_complete(&self.gangs, Gang::Composite(row))
     }
 }

@@ -43,6 +43,11 @@ impl Members {
         self.min.saturating_sub(self.n)
     }
 
+    /// Whether the gang is complete, and would not be with one complete member less.
+    pub const fn are_just_enough(self) -> bool {
+        self.n == self.min
+    }
+
     /// Number of complete members that the gang could lose and still be complete.
     pub const fn n_spare(self) -> u32 {
         self.n.saturating_sub(self.min)

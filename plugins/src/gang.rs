@@ -27,6 +27,7 @@ use kube_batch_model::{
     column::{ClassIdx, JobIdx, TaskIdx},
     gang::{
         Members, Sense,
+        complete::Completeness,
         tree::{self, GangTree},
     },
     name::{JobKey, Name},
@@ -273,7 +274,8 @@ impl Gang {
         self.gangs.above(job).all(|row| {
             let child = tree::Gang::Composite(row);
             let is_complete = |n_lost: &BTreeMap<JobIdx, u32>| {
-                self.gangs.is_complete(child, &|job| is_ready(n_lost, job))
+                let is_ready = |job| is_ready(n_lost, job);
+                is_ready.is_complete(&self.gangs, child)
             };
             let is_gone = || {
                 let jobs = self.gangs.jobs(row);

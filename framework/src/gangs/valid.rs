@@ -3,7 +3,10 @@
 // Parity: see docs/parity.md#k8.
 
 use kube_batch_model::{
-    cluster::Cluster, column::JobIdx, facts::composite::CompositeFacts, gang::tree::GangTree,
+    cluster::Cluster,
+    column::JobIdx,
+    gang::{Members, complete::Completeness, tree::GangTree},
+    name::ObjectKey,
     problem::JobProblem,
 };
 
@@ -15,10 +18,9 @@ pub(crate) fn mark_incomplete(cluster: &mut Cluster, gangs: &GangTree) -> Vec<Jo
     let mut problems: Vec<(JobIdx, JobProblem)> = Vec::new();
     let is_valid = |job: JobIdx| cluster.jobs.problem[job].is_none();
     for row in gangs.ids() {
-        let facts = &gangs.get(row).facts;
-        let n_valid = gangs.n_complete(row, &is_valid);
-        if n_valid < facts.min_groups {
-            let problem = not_enough_groups(facts, n_valid);
+        let members = is_valid.members(gangs, row);
+        if !members.are_enough() {
+            let problem = not_enough_groups(&gangs.get(row).facts.key, members);
             let jobs = gangs.jobs(row).into_iter().filter(|job| is_valid(*job));
             problems.extend(jobs.map(|job| (job, problem.clone())));
         }
@@ -57,7 +59,6 @@ pub(crate) fn mark_scattered(
     marked
 }
 
-fn not_enough_groups(facts: &CompositeFacts, n_valid: u32) -> JobProblem {
-    let (composite, min) = (facts.key.clone(), facts.min_groups);
-    JobProblem::NotEnoughGroups { composite, min, n_valid }
+fn not_enough_groups(composite: &ObjectKey, Members { n, min }: Members) -> JobProblem {
+    JobProblem::NotEnoughGroups { composite: composite.clone(), min, n_valid: n }
 }

@@ -3,22 +3,30 @@
 
 use std::collections::BTreeSet;
 
-use super::tree::{Gang, GangTree};
+use super::{
+    Members,
+    tree::{Gang, GangTree},
+};
 use crate::column::{Column, CompositeIdx, JobIdx};
 
-/// Which groups are complete.
+/// Which gangs are complete.
 pub trait Completeness {
     /// Whether a job is ready.
     fn is_ready(&self, job: JobIdx) -> bool;
 
-    /// How many children of a composite PodGroup are complete.
-    fn n_complete(&self, gangs: &GangTree, row: CompositeIdx) -> u32;
+    /// The children of a composite PodGroup as its members.
+    fn members(&self, gangs: &GangTree, row: CompositeIdx) -> Members {
+        let composite = gangs.get(row);
+        let children = composite.children.iter();
+        let complete = children.filter(|child| self.is_complete(gangs, **child));
+        composite.members(complete.count() as u32)
+    }
 
-    /// Whether a child is complete.
-    fn is_complete(&self, gangs: &GangTree, child: Gang) -> bool {
-        match child {
+    /// Whether a gang is complete.
+    fn is_complete(&self, gangs: &GangTree, gang: Gang) -> bool {
+        match gang {
             Gang::Job(job) => self.is_ready(job),
-            Gang::Composite(row) => self.n_complete(gangs, row) >= gangs.get(row).facts.min_groups,
+            Gang::Composite(row) => self.members(gangs, row).are_enough(),
         }
     }
 }
@@ -27,10 +35,6 @@ pub trait Completeness {
 impl<F: Fn(JobIdx) -> bool> Completeness for F {
     fn is_ready(&self, job: JobIdx) -> bool {
         self(job)
-    }
-
-    fn n_complete(&self, gangs: &GangTree, row: CompositeIdx) -> u32 {
-        gangs.n_complete(row, self)
     }
 }
 
@@ -59,11 +63,10 @@ impl CompleteGroups {
             return;
         }
         for row in gangs.above(job) {
-            let min = gangs.get(row).facts.min_groups;
+            let was_complete = self.members(gangs, row).are_enough();
             let n_complete = &mut self.n_complete[row];
-            let was_complete = *n_complete >= min;
             *n_complete = if is_ready { *n_complete + 1 } else { *n_complete - 1 };
-            if was_complete == (*n_complete >= min) {
+            if was_complete == self.members(gangs, row).are_enough() {
                 return;
             }
         }
@@ -81,7 +84,7 @@ impl Completeness for CompleteGroups {
         self.ready.contains(&job)
     }
 
-    fn n_complete(&self, _: &GangTree, row: CompositeIdx) -> u32 {
-        self.n_complete[row]
+    fn members(&self, gangs: &GangTree, row: CompositeIdx) -> Members {
+        gangs.get(row).members(self.n_complete[row])
     }
 }

@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::complete::Completeness;
+use super::{Members, complete::Completeness};
 use crate::{
     cluster::Cluster,
     column::{Column, CompositeIdx, JobIdx},
@@ -39,6 +39,13 @@ pub enum Gang {
     Job(JobIdx),
     /// A composite PodGroup.
     Composite(CompositeIdx),
+}
+
+impl Composite {
+    /// Its children as its members, if so many of them are complete.
+    pub fn members(&self, n: u32) -> Members {
+        Members { n, min: self.facts.min_groups }
+    }
 }
 
 impl GangTree {
@@ -124,22 +131,6 @@ impl GangTree {
         }
     }
 
-    /// How many children of a composite PodGroup are complete, if these jobs are ready.
-    pub fn n_complete(&self, row: CompositeIdx, is_ready: &dyn Fn(JobIdx) -> bool) -> u32 {
-        let children = self.rows[row].children.iter();
-        children.filter(|child| self.is_complete(**child, is_ready)).count() as u32
-    }
-
-    /// Whether a child is complete, if these jobs are ready.
-    pub fn is_complete(&self, child: Gang, is_ready: &dyn Fn(JobIdx) -> bool) -> bool {
-        match child {
-            Gang::Job(job) => is_ready(job),
-            Gang::Composite(row) => {
-                self.n_complete(row, is_ready) >= self.rows[row].facts.min_groups
-            }
-        }
-    }
-
     /// The jobs below a child.
     pub fn jobs_of(&self, child: Gang) -> Vec<JobIdx> {
         match child {
@@ -164,12 +155,11 @@ impl GangTree {
         let mut at = Gang::Job(job);
         let mut is_spared = false;
         for row in self.above(job) {
-            let Composite { facts, .. } = &self.rows[row];
             // Whether it stays as it is without the child: complete, or not.
             is_spared |=
-                groups.n_complete(self, row) != facts.min_groups || !groups.is_complete(self, at);
+                !groups.members(self, row).are_just_enough() || !groups.is_complete(self, at);
             at = Gang::Composite(row);
-            if facts.leaves_whole || !is_spared {
+            if self.rows[row].facts.leaves_whole || !is_spared {
                 least = at;
             }
         }
