@@ -134,7 +134,7 @@ fn place_assigned<T: JobTurns>(
     if jobs.iter().all(|job| session.plugins().job_pipelined(*job)) {
         return Some(Reached::Complete);
     }
-    release(session, Gang::Composite(row));
+    release(session, row);
     turns.restore(idle);
     None
 }
@@ -142,7 +142,7 @@ fn place_assigned<T: JobTurns>(
 /// Whether a composite PodGroup needs all groups below it, and no topology domain.
 fn needs_all(session: &Session, row: CompositeIdx) -> bool {
     let composite = session.gangs().get(row);
-    composite.facts.min_groups as usize >= composite.children.len()
+    composite.members(composite.children.len() as u32).n_spare() == 0
         && session.plugins().level_of_composite(row).is_none()
         && composite.children.iter().all(|child| match child {
             Gang::Job(_) => true,
@@ -182,18 +182,14 @@ pub(crate) fn release_incomplete(session: &mut Session) {
             && let Some(row) = session.incomplete_above(job)
             && !session.is_pipelined(row)
         {
-            release(session, Gang::Composite(row));
+            release(session, row);
         }
     }
 }
 
-/// Rolls back the places that the jobs below hold only in this cycle.
-pub(crate) fn release(session: &mut Session, child: Gang) {
-    let jobs = match child {
-        Gang::Job(job) => vec![job],
-        Gang::Composite(row) => session.gangs().jobs(row),
-    };
-    for job in jobs {
+/// Rolls back the places that the jobs of a gang hold only in this cycle.
+pub(crate) fn release(session: &mut Session, gang: impl Into<Gang>) {
+    for job in session.gangs().jobs(gang) {
         if session.keeps_moves(job) {
             session.statement(job).release();
         }
@@ -254,7 +250,7 @@ impl<T: JobTurns> Placing<'_, '_, T> {
                         return Ok(reached);
                     }
                     Ok(_) => {
-                        release(self.session, Gang::Composite(row));
+                        release(self.session, row);
                         self.turns.restore(idle.clone());
                     }
                     Err(n_fitting) => most = most.max(Some(n_fitting)),
@@ -287,10 +283,9 @@ impl<T: JobTurns> Placing<'_, '_, T> {
 
     fn place_children(&mut self, row: CompositeIdx) -> Result<Reached, u32> {
         let idle = self.turns.idle();
-        let min = self.session.gangs().get(row).facts.min_groups;
         let (mut n_complete, mut n_waiting) = (0, 0);
         for child in self.children(row) {
-            if n_complete >= min {
+            if self.are_enough(row, n_complete) {
                 break;
             }
             match self.place(child) {
@@ -299,15 +294,20 @@ impl<T: JobTurns> Placing<'_, '_, T> {
                 Reached::Incomplete => {}
             }
         }
-        if n_complete >= min {
+        if self.are_enough(row, n_complete) {
             Ok(Reached::Complete)
-        } else if n_complete + n_waiting >= min {
+        } else if self.are_enough(row, n_complete + n_waiting) {
             Ok(Reached::Waits)
         } else {
-            release(self.session, Gang::Composite(row));
+            release(self.session, row);
             self.turns.restore(idle);
             Err(n_complete + n_waiting)
         }
+    }
+
+    /// Whether a composite PodGroup is complete with so many of its children.
+    fn are_enough(&self, row: CompositeIdx, n_complete: u32) -> bool {
+        self.session.gangs().get(row).members(n_complete).are_enough()
     }
 
     fn place(&mut self, child: Gang) -> Reached {
@@ -357,10 +357,7 @@ impl<T: JobTurns> Placing<'_, '_, T> {
 
     /// What part of the largest node a waiting task of a group takes at most, in thousandths.
     fn largest_part(&self, child: Gang) -> u64 {
-        let jobs = match child {
-            Gang::Job(job) => vec![job],
-            Gang::Composite(row) => self.session.gangs().jobs(row),
-        };
+        let jobs = self.session.gangs().jobs(child);
         let cluster = self.session.cluster();
         let tasks = jobs.into_iter().flat_map(|job| self.session.waiting_tasks(job));
         let mut classes: Vec<ClassIdx> = tasks.map(|task| cluster.tasks.class[task]).collect();
@@ -376,20 +373,16 @@ impl<T: JobTurns> Placing<'_, '_, T> {
     }
 
     /// How many tasks must find a place for a group to be complete, if its smallest ones are.
-    fn n_missing(&self, child: Gang) -> u64 {
-        match child {
-            Gang::Job(job) if self.session.cluster().is_schedulable(job) => {
-                u64::from(self.session.plugins().tasks_missing(job))
+    fn n_missing(&self, gang: Gang) -> u64 {
+        let plugins = self.session.plugins();
+        self.session.gangs().n_missing(gang, &|job| {
+            if self.session.cluster().is_schedulable(job) {
+                u64::from(plugins.tasks_missing(job))
+            } else if plugins.job_ready(job) {
+                0
+            } else {
+                u64::from(u32::MAX)
             }
-            Gang::Job(job) if self.session.plugins().job_ready(job) => 0,
-            Gang::Job(_) => u64::from(u32::MAX),
-            Gang::Composite(row) => {
-                let composite = self.session.gangs().get(row);
-                let children = composite.children.iter();
-                let mut sizes: Vec<u64> = children.map(|child| self.n_missing(*child)).collect();
-                sizes.sort_unstable();
-                sizes.iter().take(composite.facts.min_groups as usize).sum()
-            }
-        }
+        })
     }
 }

@@ -38,7 +38,6 @@ use kube_batch_framework::{
 };
 use kube_batch_model::{
     column::{CompositeIdx, JobIdx, TaskIdx},
-    gang::tree::Gang,
     resource::ResourceVector,
 };
 
@@ -148,7 +147,7 @@ fn turn_of_groups<P: VictimPolicy>(
     let is_evicting = |job: &JobIdx| session.statement(*job).n_evicted() > 0;
     let evicting: Vec<JobIdx> = jobs.into_iter().filter(is_evicting).collect();
     if reached == Reached::Incomplete || evicting.is_empty() {
-        return release(session, Gang::Composite(row));
+        return release(session, row);
     }
     for job in evicting {
         let statement = session.statement(job);

@@ -78,7 +78,7 @@ impl<'a> EvictedTogether<'a> {
             n_ready >= cluster.jobs.min_available[job]
         };
         let gangs = self.session.gangs();
-        let mut jobs = gangs.jobs_of(gangs.leaves_with(job, &was_ready));
+        let mut jobs = gangs.jobs(gangs.leaves_with(job, &was_ready));
         jobs.retain(|other| self.n_evicted[*other] > 0);
         jobs
     }
@@ -174,11 +174,11 @@ pub(super) fn whole_job<P: VictimPolicy>(
 fn tasks_to_evict(session: &Session, job: JobIdx) -> Option<Vec<TaskIdx>> {
     let gangs = session.gangs();
     let whole = gangs.leaves_with(job, session.complete_groups());
-    if gangs.first_job_of(whole) != Some(job) {
+    if gangs.first_job(whole) != Some(job) {
         return None;
     }
     let mut tasks = Vec::new();
-    for job in gangs.jobs_of(whole) {
+    for job in gangs.jobs(whole) {
         collect_tasks(session.cluster(), job, &mut tasks)?;
     }
     (!tasks.is_empty()).then_some(tasks)

@@ -41,6 +41,12 @@ pub enum Gang {
     Composite(CompositeIdx),
 }
 
+impl From<CompositeIdx> for Gang {
+    fn from(row: CompositeIdx) -> Self {
+        Self::Composite(row)
+    }
+}
+
 impl Composite {
     /// Its children as its members, if so many of them are complete.
     pub fn members(&self, n: u32) -> Members {
@@ -115,36 +121,44 @@ impl GangTree {
         self.above(job).last()
     }
 
-    /// The jobs below a composite PodGroup, each group of siblings in order.
-    pub fn jobs(&self, row: CompositeIdx) -> Vec<JobIdx> {
+    /// The jobs of a gang, each group of siblings in order.
+    pub fn jobs(&self, gang: impl Into<Gang>) -> Vec<JobIdx> {
         let mut jobs = Vec::new();
-        self.collect_jobs(row, &mut jobs);
+        self.collect_jobs(gang.into(), &mut jobs);
         jobs
     }
 
-    fn collect_jobs(&self, row: CompositeIdx, jobs: &mut Vec<JobIdx>) {
-        for child in &self.rows[row].children {
-            match child {
-                Gang::Job(job) => jobs.push(*job),
-                Gang::Composite(row) => self.collect_jobs(*row, jobs),
+    fn collect_jobs(&self, gang: Gang, jobs: &mut Vec<JobIdx>) {
+        match gang {
+            Gang::Job(job) => jobs.push(job),
+            Gang::Composite(row) => {
+                let children = self.rows[row].children.iter();
+                children.for_each(|child| self.collect_jobs(*child, jobs));
             }
         }
     }
 
-    /// The jobs below a child.
-    pub fn jobs_of(&self, child: Gang) -> Vec<JobIdx> {
-        match child {
-            Gang::Job(job) => vec![job],
-            Gang::Composite(row) => self.jobs(row),
+    /// How many tasks a gang is missing, if its jobs are missing so many and its smallest children become complete.
+    pub fn n_missing(&self, gang: Gang, of_job: &dyn Fn(JobIdx) -> u64) -> u64 {
+        match gang {
+            Gang::Job(job) => of_job(job),
+            Gang::Composite(row) => {
+                let Composite { facts, children, .. } = &self.rows[row];
+                let children = children.iter();
+                let mut missing: Vec<u64> =
+                    children.map(|child| self.n_missing(*child, of_job)).collect();
+                missing.sort_unstable();
+                missing.iter().take(facts.min_groups as usize).sum()
+            }
         }
     }
 
-    /// The first of them.
-    pub fn first_job_of(&self, child: Gang) -> Option<JobIdx> {
-        match child {
+    /// The first job of a gang.
+    pub fn first_job(&self, gang: Gang) -> Option<JobIdx> {
+        match gang {
             Gang::Job(job) => Some(job),
             // Children are in the order of their first jobs.
-            Gang::Composite(row) => self.first_job_of(*self.rows[row].children.first()?),
+            Gang::Composite(row) => self.first_job(*self.rows[row].children.first()?),
         }
     }
 
