@@ -15,8 +15,10 @@
 // Parity: see docs/parity.md#k6 and docs/parity.md#k8.
 
 pub mod complete;
+pub mod evicted;
 pub mod tree;
 
+use self::evicted::Evicted;
 use crate::{
     cluster::{Cluster, StatusCounts},
     column::{JobIdx, TaskIdx},
@@ -55,23 +57,30 @@ impl Members {
 }
 
 /// In which sense a task counts toward minimums.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sense {
+#[derive(Clone, Copy, Debug)]
+pub enum Sense<'e> {
     /// It could count: it counts, is nominated for a node, or waits.
     Valid,
     /// It counts now.
     Ready,
     /// It counts now, or is nominated for a node: it will count once what it waits for is released.
     Pipelined,
+    /// It counts now, and is not among these, which are to be evicted.
+    Without(&'e Evicted),
+    /// It counts now, or did before it was evicted as one of these.
+    Before(&'e Evicted),
 }
 
-impl Sense {
-    /// The number of tasks that count.
-    fn count(self, counts: &StatusCounts) -> u32 {
+impl Sense<'_> {
+    /// The number of tasks of a job that count: those of a role, or without one all of them.
+    fn count(self, job: JobIdx, role: Option<usize>, counts: &StatusCounts) -> u32 {
         match self {
             Self::Valid => counts.valid(),
             Self::Ready => counts.ready(),
             Self::Pipelined => counts.ready() + counts.pipelined(),
+            // Only tasks that count can be evicted.
+            Self::Without(evicted) => counts.ready().saturating_sub(evicted.of(job, role)),
+            Self::Before(evicted) => counts.ready() + evicted.of(job, role),
         }
     }
 }
@@ -83,8 +92,8 @@ impl Cluster {
     }
 
     /// The tasks of a job as its members. Its roles have minimums besides: see [`Cluster::roles`].
-    pub fn members(&self, job: JobIdx, sense: Sense) -> Members {
-        let n = sense.count(&self.jobs.counts[job]);
+    pub fn members(&self, job: JobIdx, sense: Sense<'_>) -> Members {
+        let n = sense.count(job, None, &self.jobs.counts[job]);
         Members { n, min: self.jobs.min_available[job] }
     }
 
@@ -94,29 +103,36 @@ impl Cluster {
     }
 
     /// The roles of a job that have a minimum, with their members.
-    pub fn roles(&self, job: JobIdx, sense: Sense) -> impl Iterator<Item = (&RoleFacts, Members)> {
-        let counts = &self.jobs.role_counts[job];
+    pub fn roles(
+        &self,
+        job: JobIdx,
+        sense: Sense<'_>,
+    ) -> impl Iterator<Item = (&RoleFacts, Members)> {
         // Most jobs have no roles, and the facts of their PodGroups are not in the processor's cache.
-        let group = self.jobs.group[job].iter().filter(|_| !counts.is_empty());
-        let roles = group.flat_map(|group| &group.roles).zip(counts);
-        roles.map(move |(role, counts)| (role, members_of(role, counts, sense)))
+        let group = self.jobs.group[job].iter().filter(move |_| self.has_roles(job));
+        let roles = group.flat_map(|group| &group.roles).enumerate();
+        roles.map(move |(role, facts)| (facts, self.members_of(job, facts, role, sense)))
     }
 
     /// The members of the role of a task, if it has one with a minimum.
-    pub fn members_of_role(&self, task: TaskIdx, sense: Sense) -> Option<Members> {
-        let role = usize::from(self.tasks.role[task]?);
-        let job = self.tasks.job[task]?;
+    pub fn members_of_role(&self, task: TaskIdx, sense: Sense<'_>) -> Option<Members> {
+        let (role, job) = (usize::from(self.tasks.role[task]?), self.tasks.job[task]?);
         let facts = &self.jobs.group[job].as_ref()?.roles[role];
-        Some(members_of(facts, &self.jobs.role_counts[job][role], sense))
+        Some(self.members_of(job, facts, role, sense))
+    }
+
+    fn members_of(&self, job: JobIdx, facts: &RoleFacts, role: usize, sense: Sense<'_>) -> Members {
+        let counts = &self.jobs.role_counts[job][role];
+        Members { n: sense.count(job, Some(role), counts), min: facts.min }
     }
 
     /// How many tasks each role of a job is missing.
-    pub fn missing_of_roles(&self, job: JobIdx, sense: Sense) -> impl Iterator<Item = u32> {
+    pub fn missing_of_roles(&self, job: JobIdx, sense: Sense<'_>) -> impl Iterator<Item = u32> {
         self.roles(job, sense).map(|(_, members)| members.n_missing())
     }
 
     /// How many more tasks of a job must count, in a sense, before the job and its roles are complete.
-    pub fn n_missing(&self, job: JobIdx, sense: Sense) -> u32 {
+    pub fn n_missing(&self, job: JobIdx, sense: Sense<'_>) -> u32 {
         let of_job = self.members(job, sense).n_missing();
         if !self.has_roles(job) {
             // Most jobs have no roles.
@@ -125,8 +141,9 @@ impl Cluster {
         // A task of a role is a member of the job too.
         of_job.max(self.missing_of_roles(job, sense).sum())
     }
-}
 
-fn members_of(role: &RoleFacts, counts: &StatusCounts, sense: Sense) -> Members {
-    Members { n: sense.count(counts), min: role.min }
+    /// Whether a job and its roles are complete, in a sense.
+    pub fn is_complete(&self, job: JobIdx, sense: Sense<'_>) -> bool {
+        self.n_missing(job, sense) == 0
+    }
 }

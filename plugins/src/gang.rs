@@ -10,7 +10,7 @@
 //! Upstream: `plugins/gang/gang.go`, which considers each victim by itself.
 // Parity: differs, see docs/parity.md#p3 and docs/parity.md#j6.
 
-use std::{cmp::Ordering, collections::BTreeMap, sync::Arc, time::Duration};
+use std::{cmp::Ordering, sync::Arc, time::Duration};
 
 use kube_batch_framework::{
     arguments::{ArgumentKind, ArgumentSpec, Arguments, ListItems},
@@ -25,11 +25,7 @@ use kube_batch_framework::{
 use kube_batch_model::{
     cluster::Cluster,
     column::{ClassIdx, JobIdx, TaskIdx},
-    gang::{
-        Members, Sense,
-        complete::Completeness,
-        tree::{self, GangTree},
-    },
+    gang::{Members, Sense, evicted::Evicted, tree::GangTree},
     name::{JobKey, Name},
     problem::JobProblem,
     status::TaskStatus,
@@ -258,31 +254,13 @@ impl Gang {
         if cluster.jobs.composites[job].is_none() {
             return true;
         }
-        let mut n_lost: BTreeMap<JobIdx, u32> = BTreeMap::new();
-        let mut count = |tasks: &[TaskIdx]| {
-            for job in tasks.iter().filter_map(|task| cluster.tasks.job[*task]) {
-                *n_lost.entry(job).or_default() += 1;
-            }
-            n_lost.clone()
-        };
-        let (before, after) = (count(evicted), count(victims));
-        let is_ready = |n_lost: &BTreeMap<JobIdx, u32>, job: JobIdx| {
-            let n_lost = n_lost.get(&job).copied().unwrap_or(0);
-            cluster.jobs.counts[job].ready() >= n_lost + cluster.jobs.min_available[job]
-        };
-        // Roles need no look: PodGroups of this API have none.
-        self.gangs.above(job).all(|row| {
-            let child = tree::Gang::Composite(row);
-            let is_complete = |n_lost: &BTreeMap<JobIdx, u32>| {
-                let is_ready = |job| is_ready(n_lost, job);
-                is_ready.is_complete(&self.gangs, child)
-            };
-            let is_gone = || {
-                let jobs = self.gangs.jobs(row);
-                jobs.into_iter().all(|job| !is_ready(&after, job))
-            };
-            !is_complete(&before) || is_complete(&after) || is_gone()
-        })
+        let mut before = Evicted::default();
+        before.add(cluster, evicted.iter().copied());
+        let mut after = before.clone();
+        after.add(cluster, victims.iter().copied());
+        let is_ready_before = |job| cluster.is_complete(job, Sense::Without(&before));
+        let is_ready_after = |job| cluster.is_complete(job, Sense::Without(&after));
+        self.gangs.stay_complete(job, &is_ready_before, &is_ready_after)
     }
 }
 

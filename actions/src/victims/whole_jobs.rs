@@ -14,7 +14,8 @@ use kube_batch_framework::{
 };
 use kube_batch_model::{
     cluster::Cluster,
-    column::{Column, JobIdx, NodeIdx, TaskIdx},
+    column::{JobIdx, NodeIdx, TaskIdx},
+    gang::{Sense, evicted::Evicted},
     status::TaskStatus,
 };
 
@@ -47,23 +48,18 @@ pub(super) fn broken(statement: &Statement<'_>) -> Vec<JobIdx> {
 /// Which jobs a statement evicts together, because their composite PodGroup would be incomplete without one of them.
 pub(super) struct EvictedTogether<'a> {
     session: &'a Session,
-    /// How many tasks of each job were evicted; empty if no job is part of a composite PodGroup.
-    n_evicted: Column<JobIdx, u32>,
+    /// Empty if no job is part of a composite PodGroup.
+    evicted: Evicted,
 }
 
 impl<'a> EvictedTogether<'a> {
     pub(super) fn new(statement: &'a Statement<'_>) -> Self {
         let session = statement.session();
-        let jobs = &session.cluster().jobs;
-        let mut n_evicted = Column::new();
-        if jobs.composites.values().any(Option::is_some) {
-            n_evicted = Column::filled(0, jobs.key.len());
-            let evicted = statement.evicted();
-            for job in evicted.filter_map(|task| session.cluster().tasks.job[task]) {
-                n_evicted[job] += 1;
-            }
+        let mut evicted = Evicted::default();
+        if !session.gangs().is_empty() {
+            evicted.add(session.cluster(), statement.evicted());
         }
-        Self { session, n_evicted }
+        Self { session, evicted }
     }
 
     /// The jobs with evicted tasks that could be evicted only together with this one; includes it.
@@ -72,14 +68,10 @@ impl<'a> EvictedTogether<'a> {
         if cluster.jobs.composites[job].is_none() {
             return vec![job];
         }
-        // Before the evictions. Roles are not considered: PodGroups of this API have none.
-        let was_ready = |job: JobIdx| {
-            let n_ready = cluster.jobs.counts[job].ready() + self.n_evicted[job];
-            n_ready >= cluster.jobs.min_available[job]
-        };
+        let was_ready = |job: JobIdx| cluster.is_complete(job, Sense::Before(&self.evicted));
         let gangs = self.session.gangs();
         let mut jobs = gangs.jobs(gangs.leaves_with(job, &was_ready));
-        jobs.retain(|other| self.n_evicted[*other] > 0);
+        jobs.retain(|other| self.evicted.of_job(*other) > 0);
         jobs
     }
 }

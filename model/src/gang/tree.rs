@@ -162,6 +162,21 @@ impl GangTree {
         }
     }
 
+    /// Whether each composite PodGroup above a job that is complete before evictions is complete after them, or none of
+    /// its jobs is ready.
+    pub fn stay_complete(
+        &self,
+        job: JobIdx,
+        before: &dyn Completeness,
+        after: &dyn Completeness,
+    ) -> bool {
+        self.above(job).all(|row| {
+            let is_complete = |groups: &dyn Completeness| groups.is_complete(self, row.into());
+            let is_gone = || !self.jobs(row).into_iter().any(|job| after.is_ready(job));
+            !is_complete(before) || is_complete(after) || is_gone()
+        })
+    }
+
     /// What is a victim only as a whole, and this job with it: the innermost composite PodGroup above it that could
     /// lose it, or one whose pods leave together, if that is further out.
     pub fn leaves_with(&self, job: JobIdx, groups: &dyn Completeness) -> Gang {
