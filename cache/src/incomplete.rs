@@ -8,7 +8,9 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use kube_batch_model::{cluster::Cluster, column::JobIdx, name::JobKey, status::TaskStatus};
+use kube_batch_model::{
+    cluster::Cluster, column::JobIdx, gang::Sense, name::JobKey, status::TaskStatus,
+};
 
 use crate::{
     assumed::AfterRejection,
@@ -47,19 +49,19 @@ impl IncompleteJobs {
         let cluster = &mut snapshot.cluster;
         for job in cluster.jobs.key.ids() {
             let Rejected { waiting, retrying } = rejected.get(&job).copied().unwrap_or_default();
-            let n_started = cluster.jobs.counts[job].ready() - waiting - retrying;
-            let min = cluster.jobs.min_available[job];
-            if n_started >= min || !has_running(cluster, job) {
+            // What is being bound again may complete it: that is known once it is answered.
+            let may_be_complete = cluster.members(job, Sense::Ready).without(waiting);
+            let started = may_be_complete.without(retrying);
+            if started.are_enough() || !has_running(cluster, job) {
                 continue;
             }
             let key = &cluster.jobs.key[job];
-            let known = before.get(key).filter(|since| n_started <= since.most).copied();
-            let since = known.unwrap_or(Since { most: n_started, at: now });
+            let known = before.get(key).filter(|since| started.n <= since.most).copied();
+            let since = known.unwrap_or(Since { most: started.n, at: now });
             self.0.insert(key.clone(), since);
-            // What is being bound again may complete it: that is known once it is answered.
-            if n_started + retrying < min {
+            if !may_be_complete.are_enough() {
                 cluster.jobs.incomplete_for[job] = Some(now.saturating_sub(since.at));
-                cluster.jobs.is_torn[job] = min <= bound_minimum(cluster, job);
+                cluster.jobs.is_torn[job] = started.min <= bound_minimum(cluster, job);
             }
         }
         keep_places(snapshot);

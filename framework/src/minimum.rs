@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use kube_batch_model::{
     cluster::Cluster,
     column::{ClassIdx, Dim, JobIdx},
+    gang::Members,
     name::Name,
     status::TaskStatus,
     why::Excess,
@@ -35,8 +36,8 @@ impl Minimum {
             }
         }
         let succeeded = cluster.jobs.counts[job].of(TaskStatus::Succeeded);
-        let min = cluster.jobs.min_available[job].saturating_sub(succeeded).max(1);
-        Self { job, counts, min: u64::from(min) }
+        let succeeded = Members { n: succeeded, min: cluster.jobs.min_available[job] };
+        Self { job, counts, min: u64::from(succeeded.n_missing().max(1)) }
     }
 
     pub(crate) const fn n_tasks(&self) -> u64 {

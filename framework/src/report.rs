@@ -13,6 +13,7 @@ use kube_batch_model::{
     decision::{Decision, EvictReason, EvictionCause, JobInQueue, PodRef},
     dialect::Transition,
     facts::{group::GroupFacts, queue::QueueFacts},
+    gang::Sense,
     name::{JobKey, Name},
     object_status::{PodGroupStatus, QueueStatus},
     problem::{JobProblem, JobWarning},
@@ -191,7 +192,7 @@ pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) 
 
 /// Whether the minimum of a job, and at least one task, have a place.
 fn has_started(cluster: &Cluster, job: JobIdx) -> bool {
-    cluster.jobs.counts[job].ready() >= cluster.jobs.min_available[job].max(1)
+    cluster.members(job, Sense::Ready).have_started()
 }
 
 /// When a job that had not started began to wait, if it has started now.
@@ -282,7 +283,7 @@ fn report_input(session: &Session, job: JobIdx, share: Option<Share>) -> ReportI
 
 /// Number of tasks of a job that have a place, or had one in the best try of this cycle.
 fn n_fitting_of(session: &Session, job: JobIdx) -> u32 {
-    session.n_fitting(job).max(why::ready(session, job))
+    session.n_fitting(job).max(why::ready(session, job).n)
 }
 
 fn job_report(
@@ -316,7 +317,7 @@ fn job_report(
         Phase::Completed
     } else if running > 0 && unschedulable.is_some() {
         Phase::Unknown
-    } else if counts.ready() >= min_available && cluster.is_schedulable(job) {
+    } else if cluster.members(job, Sense::Ready).are_enough() && cluster.is_schedulable(job) {
         Phase::Running
     } else {
         Phase::Pending
@@ -334,15 +335,15 @@ fn job_report(
         min_available,
         n_tasks,
         n_fitting,
-        n_remaining: n_waiting.saturating_sub(n_fitting - ready + 1),
-        has_started: ready >= min_available.max(1),
+        n_remaining: n_waiting.saturating_sub(n_fitting - ready.n + 1),
+        has_started: ready.have_started(),
         is_admitted,
-        ready,
+        ready: ready.n,
         running,
         succeeded,
         failed,
         pending: n_waiting,
-        lacking: why::lacking(session, job),
+        lacking: ready.n_missing(),
         unplaced,
         unplaced_because: unplaced_because.map(Worded::new),
         unschedulable: unschedulable.map(Worded::new),

@@ -40,6 +40,17 @@ impl Members {
         self.n >= self.min
     }
 
+    /// Whether it is, and has any.
+    pub const fn have_started(self) -> bool {
+        self.are_enough() && self.n > 0
+    }
+
+    /// These members if some of the complete ones, which are counted, are not.
+    #[must_use]
+    pub const fn without(self, n: u32) -> Self {
+        Self { n: self.n - n, ..self }
+    }
+
     /// Number of members that must still become complete.
     pub const fn n_missing(self) -> u32 {
         self.min.saturating_sub(self.n)

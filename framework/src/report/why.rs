@@ -6,6 +6,7 @@ use kube_batch_model::{
     cluster::Cluster,
     column::{Dim, JobIdx, NodeIdx, QueueIdx},
     decision::JobInQueue,
+    gang::{Members, Sense},
     name::Name,
     object_status::UNSCHEDULABLE,
     problem::JobProblem,
@@ -30,17 +31,12 @@ use crate::{
 /// How many reserved nodes a message names.
 const MAX_NODES_NAMED: usize = 3;
 
-/// The number of tasks that count towards the minimum of a job.
-pub(super) fn ready(session: &Session, job: JobIdx) -> u32 {
+/// The tasks that count towards the minimum of a job.
+pub(super) fn ready(session: &Session, job: JobIdx) -> Members {
     // Tasks whose moves are only kept do not start.
     let kept = session.kept.get(&job).into_iter().flatten();
     let n_kept = kept.filter(|made| !Move::is_pipeline(made)).count() as u32;
-    session.cluster().jobs.counts[job].ready() - n_kept
-}
-
-/// The number of tasks missing to the minimum of a job.
-pub(super) fn lacking(session: &Session, job: JobIdx) -> u32 {
-    session.cluster().jobs.min_available[job].saturating_sub(ready(session, job))
+    session.cluster().members(job, Sense::Ready).without(n_kept)
 }
 
 /// Why a job cannot start.
@@ -50,7 +46,7 @@ pub(super) fn of_job(session: &Session, job: JobIdx) -> Option<Why> {
     if let Some(problem) = &cluster.jobs.problem[job] {
         return Some(of_problem(cluster, job, problem));
     }
-    let missing = lacking(session, job);
+    let missing = ready(session, job).n_missing();
     if missing == 0 || !session.policy.settings().reports_unready_jobs {
         return None;
     }
@@ -147,7 +143,7 @@ pub(super) fn mark_never_fitting(session: &mut Session) {
     for job in jobs {
         if session.failure(job).is_some()
             && !session.turn_log.is_remembered(job)
-            && lacking(session, job) > 0
+            && !ready(session, job).are_enough()
             && let Some(never) = never_fitting(session, job, &total)
         {
             session.replace_failure(job, Some(Failure::NeverFits(never)));
@@ -294,7 +290,7 @@ fn over_capability(session: &Session, queue: QueueIdx, job: JobIdx, dim: Dim) ->
     let cluster = session.cluster();
     let mut limits = cluster.queues.capability[queue].iter();
     let limit = limits.find(|(own, _)| *own == dim).map_or(0, |(_, limit)| *limit);
-    let missing = (lacking(session, job) as usize).max(1);
+    let missing = (ready(session, job).n_missing() as usize).max(1);
     let waiting = session.waiting_tasks(job);
     let needs: i64 = waiting.iter().take(missing).map(|t| cluster.request(*t).get(dim)).sum();
     let kept = session.headroom.of_queue(queue, dim) - session.headroom.of_job(job, dim);

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use kube_batch_model::{
     cluster::Cluster,
     column::{JobIdx, QueueIdx},
+    gang::Sense,
     name::{JobKey, Name},
 };
 
@@ -82,12 +83,9 @@ impl Session {
     /// Whether the job has all the places that it needs to start, by nominations, and has not started. Its reservation
     /// goes on, or others would take these places.
     pub(super) fn is_nominated_to_start(&self, job: JobIdx) -> bool {
-        let n_kept = self.kept.get(&job).map_or(0, Vec::len);
-        let counts = &self.cluster.jobs.counts[job];
-        let n_placed = (counts.ready() + counts.pipelined()) as usize;
-        n_kept > 0
-            && self.plugins().job_pipelined(job)
-            && n_placed - n_kept < self.cluster.jobs.min_available[job].max(1) as usize
+        let n_kept = self.kept.get(&job).map_or(0, Vec::len) as u32;
+        let placed = self.cluster.members(job, Sense::Pipelined);
+        n_kept > 0 && self.plugins().job_pipelined(job) && !placed.without(n_kept).have_started()
     }
 
     /// Has another cycle run at a time.
