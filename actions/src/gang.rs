@@ -15,6 +15,7 @@ use kube_batch_framework::{
 };
 use kube_batch_model::{
     column::{ClassIdx, JobIdx, TaskIdx},
+    gang::Sense,
     resource::ResourceVector,
     status::TaskStatus,
 };
@@ -287,7 +288,6 @@ pub(crate) fn minimum_reached(statement: &mut Statement<'_>, start: Savepoint) -
 /// Records how many tasks of the job have a place, for its message.
 pub(crate) fn record_fitting(statement: &mut Statement<'_>) {
     let job = statement.job();
-    let counts = &statement.session().cluster().jobs.counts[job];
-    let n_fitting = counts.ready() + counts.pipelined();
-    statement.session_mut().record_fitting(job, n_fitting);
+    let placed = statement.session().cluster().members(job, Sense::Pipelined);
+    statement.session_mut().record_fitting(job, placed.n);
 }

@@ -22,6 +22,7 @@ use kube_batch_framework::{
 };
 use kube_batch_model::{
     column::{ClassIdx, DomainIdx, TaskIdx},
+    gang::Sense,
     name::Name,
     reason::FitReport,
     resource::ResourceVector,
@@ -69,9 +70,8 @@ pub(crate) fn start_sooner_by_topology(
         start_sooner(statement, budget);
         return false;
     }
-    let counts = &statement.session().cluster().jobs.counts[statement.job()];
-    let n_placed = counts.ready() + counts.pipelined();
-    if n_placed as usize > statement.n_kept() {
+    let placed = statement.session().cluster().members(statement.job(), Sense::Pipelined);
+    if placed.n as usize > statement.n_kept() {
         // Its other tasks decide where it is.
         let home = levels.iter().find_map(UsableLevel::home_scope);
         statement.confine(home);

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use kube_batch_model::{
     cluster::Cluster,
     column::{JobIdx, NodeIdx, QueueIdx, TaskIdx},
+    gang::Sense,
     status::{Placement, TaskStatus},
 };
 
@@ -233,8 +234,7 @@ impl Session {
 
     /// How many tasks of the job have a place.
     fn n_placed(&self, job: JobIdx) -> u32 {
-        let counts = &self.cluster.jobs.counts[job];
-        counts.ready() + counts.pipelined()
+        self.cluster.members(job, Sense::Pipelined).n
     }
 
     /// How many more tasks of the job may be placed in this cycle.

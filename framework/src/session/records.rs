@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube_batch_model::column::JobIdx;
+use kube_batch_model::{column::JobIdx, gang::Sense};
 
 use super::Session;
 use crate::{
@@ -93,9 +93,9 @@ impl Session {
 
     /// The largest number of tasks of the job that had a place at the same time in this cycle.
     pub fn n_fitting(&self, job: JobIdx) -> u32 {
-        let counts = &self.cluster.jobs.counts[job];
+        let placed = self.cluster.members(job, Sense::Pipelined);
         let recorded = self.records[job].fitting.iter().map(|(_, n_tasks)| *n_tasks);
-        recorded.fold(counts.ready() + counts.pipelined(), u32::max)
+        recorded.fold(placed.n, u32::max)
     }
 
     /// What [`Self::record_fitting`] has recorded in each action.
