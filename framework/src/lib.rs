@@ -32,7 +32,6 @@ pub mod policy;
 pub mod report;
 pub mod reservations;
 mod reserve;
-mod roles;
 pub mod session;
 pub mod session_cache;
 pub mod spec;

@@ -24,7 +24,10 @@ use kube_batch_model::{
 use crate::{
     candidates::{Candidates, Search},
     confinement::Confinement,
-    gangs::valid::{mark_incomplete, mark_scattered},
+    gangs::{
+        self,
+        valid::{mark_incomplete, mark_scattered},
+    },
     headroom::Headroom,
     holds::Holds,
     job_record::JobRecord,
@@ -36,7 +39,7 @@ use crate::{
     plugin::{OrderScope, PlacementChange, Prescription},
     policy::{Plugins, Policy},
     reservations::Reservations,
-    roles, stuck,
+    stuck,
     turn_log::TurnLog,
 };
 pub use crate::{job_record::RecordedFailure, move_log::LogPosition};
@@ -212,7 +215,7 @@ impl Session {
         let all = self.cluster.jobs.tasks[job].iter();
         let mut waiting: Vec<TaskIdx> = all.filter(|task| self.cluster.is_waiting(*task)).collect();
         waiting.sort_by(|l, r| self.plugins().task_order(*l, *r));
-        let mut waiting = roles::short_first(&self.cluster, job, waiting);
+        let mut waiting = gangs::short_first(&self.cluster, job, waiting);
         if let Some(most) = self.n_placeable(job) {
             waiting.truncate(most as usize);
         }
