@@ -14,6 +14,8 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
+use kube_batch_model::gang::Members;
+
 /// Tasks that are alike.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
@@ -21,8 +23,8 @@ pub(crate) struct Group {
     pub(crate) request: Vec<i64>,
     /// How many there are.
     pub(crate) n_tasks: u32,
-    /// The role for which they count.
-    pub(crate) role: Option<usize>,
+    /// The position of the part for which they count.
+    pub(crate) part: Option<usize>,
 }
 
 /// Nodes that are alike.
@@ -34,13 +36,13 @@ pub(crate) struct Kind {
     pub(crate) free: Vec<i64>,
 }
 
-/// How many tasks must have a place.
+/// How many tasks must have a place, for a gang and for each of its parts: the roles of a job, or several jobs.
 #[derive(Clone, Debug)]
 pub(crate) struct Needed {
     /// Of all groups together.
     pub(crate) n_tasks: u32,
-    /// Of each role.
-    pub(crate) of_roles: Vec<u32>,
+    /// Of each part.
+    pub(crate) of_parts: Vec<u32>,
 }
 
 /// The result of a search.
@@ -224,16 +226,17 @@ impl<'a> Search<'a> {
     }
 
     fn suffices(&self, placed: &[u32]) -> bool {
-        let mut of_roles = vec![0_u32; self.needed.of_roles.len()];
+        let mut of_parts = vec![0_u32; self.needed.of_parts.len()];
         let mut sum = 0_u32;
         for (group, n_placed) in self.groups.iter().zip(placed) {
             sum = sum.saturating_add(*n_placed);
-            if let Some(of_role) = group.role.and_then(|role| of_roles.get_mut(role)) {
-                *of_role = of_role.saturating_add(*n_placed);
+            if let Some(of_part) = group.part.and_then(|part| of_parts.get_mut(part)) {
+                *of_part = of_part.saturating_add(*n_placed);
             }
         }
-        sum >= self.needed.n_tasks
-            && of_roles.iter().zip(&self.needed.of_roles).all(|(of_role, needed)| of_role >= needed)
+        let are_enough = |n: u32, min: u32| Members { n, min }.are_enough();
+        are_enough(sum, self.needed.n_tasks)
+            && of_parts.iter().zip(&self.needed.of_parts).all(|(n, min)| are_enough(*n, *min))
     }
 
     /// Whether the nodes from a position on hold enough, of each group by itself and of each resource by itself.
@@ -367,9 +370,9 @@ mod tests {
         let groups: Vec<Group> = requests
             .into_iter()
             .zip(n_tasks)
-            .map(|(request, n_tasks)| Group { request, n_tasks, role: None })
+            .map(|(request, n_tasks)| Group { request, n_tasks, part: None })
             .collect();
-        let needed = Needed { n_tasks: n_tasks.iter().sum(), of_roles: Vec::new() };
+        let needed = Needed { n_tasks: n_tasks.iter().sum(), of_parts: Vec::new() };
         (groups, nodes, needed)
     }
 

@@ -75,7 +75,8 @@ impl SearchBound {
 /// Tasks that are alike, in their order.
 pub(crate) struct Alike {
     pub(crate) class: ClassIdx,
-    role: Option<usize>,
+    /// The position of their role in the job, or of their job among several.
+    part: Option<usize>,
     pub(crate) tasks: Vec<TaskIdx>,
 }
 
@@ -159,7 +160,7 @@ pub(crate) fn places_of_jobs(
     let mut groups = Vec::new();
     for (at, job) in jobs.iter().enumerate() {
         let own = groups_of(session, &session.waiting_tasks(*job).into());
-        groups.extend(own.into_iter().map(|group| Alike { role: Some(at), ..group }));
+        groups.extend(own.into_iter().map(|group| Alike { part: Some(at), ..group }));
     }
     let free = |session: &Session, node: NodeIdx, dim: Dim| {
         let nodes = &session.cluster().nodes;
@@ -172,8 +173,8 @@ pub(crate) fn places_of_jobs(
     if !view.depends_on_nodes_alone(session, bound) {
         return None;
     }
-    let of_roles: Vec<u32> = jobs.iter().map(|job| session.plugins().tasks_missing(*job)).collect();
-    let needed = Needed { n_tasks: of_roles.iter().sum(), of_roles };
+    let of_parts: Vec<u32> = jobs.iter().map(|job| session.plugins().tasks_missing(*job)).collect();
+    let needed = Needed { n_tasks: of_parts.iter().sum(), of_parts };
     let before = bound.left;
     let found = assign(&view.sizes, &view.kinds, &needed, &mut bound.left);
     session.count_work(before - bound.left);
@@ -182,7 +183,7 @@ pub(crate) fn places_of_jobs(
     let mut left: Vec<_> = view.groups.iter().map(|group| group.tasks.iter()).collect();
     for (group, at) in pairs {
         let task = *left[group].next().expect("no more are placed than there are");
-        let job = view.groups[group].role.expect("it is the position of the job");
+        let job = view.groups[group].part.expect("it is the position of the job");
         places[job].1.push((task, view.nodes[at]));
     }
     Some(places)
@@ -331,9 +332,9 @@ pub(crate) fn groups_of(session: &Session, tasks: &VecDeque<TaskIdx>) -> Vec<Ali
     let mut known: BTreeMap<(ClassIdx, Option<usize>), usize> = BTreeMap::new();
     for task in tasks {
         let class = class_of(session, *task);
-        let role = session.cluster().tasks.role[*task].map(usize::from);
-        let at = *known.entry((class, role)).or_insert_with(|| {
-            groups.push(Alike { class, role, tasks: Vec::new() });
+        let part = session.cluster().tasks.role[*task].map(usize::from);
+        let at = *known.entry((class, part)).or_insert_with(|| {
+            groups.push(Alike { class, part, tasks: Vec::new() });
             groups.len() - 1
         });
         groups[at].tasks.push(*task);
@@ -355,7 +356,7 @@ fn size_of(session: &Session, group: &Alike, dims: &[Dim]) -> Group {
     Group {
         request: dims.iter().map(|dim| request.get(*dim)).collect(),
         n_tasks: u32::try_from(group.tasks.len()).unwrap_or(u32::MAX),
-        role: group.role,
+        part: group.part,
     }
 }
 
@@ -366,7 +367,7 @@ pub(crate) fn needed(statement: &mut Statement<'_>) -> Needed {
     let n_missing = session.plugins().tasks_missing(job);
     let missing = session.cluster().missing_of_roles(job, Sense::Pipelined);
     // Those of backfill may be of any role.
-    let of_roles = if n_for_later == 0 { missing.collect() } else { Vec::new() };
+    let of_parts = if n_for_later == 0 { missing.collect() } else { Vec::new() };
     let n_for_later = u32::try_from(n_for_later).unwrap_or(u32::MAX);
-    Needed { n_tasks: n_missing.saturating_sub(n_for_later), of_roles }
+    Needed { n_tasks: n_missing.saturating_sub(n_for_later), of_parts }
 }
