@@ -65,7 +65,7 @@ type Dropped = (JobIdx, Vec<(TaskIdx, Placement)>);
 
 /// Whether some other job has places that this one might take.
 pub(crate) fn has_some(session: &Session, job: JobIdx) -> bool {
-    session.cluster().jobs.composites[job].is_none()
+    !session.cluster().is_in_larger_gang(job)
         && session.jobs_with_kept_moves().iter().any(|other| *other != job)
 }
 
@@ -136,7 +136,7 @@ fn candidates(session: &mut Session, job: JobIdx, first: TaskIdx) -> Vec<JobIdx>
 fn may_take(session: &Session, job: JobIdx, task: TaskIdx, other: JobIdx) -> bool {
     let jobs = &session.cluster().jobs;
     if other == job
-        || jobs.composites[other].is_some()
+        || session.cluster().is_in_larger_gang(other)
         // Parity: see docs/parity.md#a12.
         || !session.may_take_reserved(job, other)
         // What was evicted for it would have been evicted in vain.

@@ -19,10 +19,7 @@ pub(crate) struct Confinement {
 impl Confinement {
     /// What a job requires.
     pub(crate) fn of_job(cluster: &Cluster, job: JobIdx) -> Self {
-        let topology = cluster.jobs.topology[job].as_ref();
-        let is_required = topology.is_some_and(|topology| topology.required.is_some())
-            || cluster.requires_domain_of_composite(job);
-        Self { job: is_required.then_some(job), scope: None }
+        Self { job: cluster.requires_domain(job).then_some(job), scope: None }
     }
 
     /// A domain.

@@ -47,7 +47,7 @@ impl Session {
 
     /// Follows a placement of a task of the job.
     pub(crate) fn count_group(&mut self, job: JobIdx) {
-        if self.cluster.jobs.composites[job].is_some() {
+        if self.cluster.is_in_larger_gang(job) {
             let is_ready = self.plugins().job_ready(job);
             self.complete_groups.set_ready(&self.gangs, job, is_ready);
         }

@@ -46,7 +46,7 @@ impl Session {
     /// Binds the tasks of jobs that are ready with places that they had before this action.
     pub fn commit_ready_nominations(&mut self) {
         for job in self.jobs_with_kept_moves() {
-            if self.cluster.jobs.composites[job].is_none() && self.plugins().job_ready(job) {
+            if !self.cluster.is_in_larger_gang(job) && self.plugins().job_ready(job) {
                 self.statement(job).commit();
             }
         }
@@ -67,7 +67,7 @@ fn jobs_with_nominations(session: &Session) -> Vec<JobIdx> {
 }
 
 fn renew_job(session: &mut Session, job: JobIdx, may_be_taken: bool) {
-    let may_be_taken = may_be_taken && session.cluster().jobs.composites[job].is_none();
+    let may_be_taken = may_be_taken && !session.cluster().is_in_larger_gang(job);
     let mut tasks = session.waiting_tasks(job);
     tasks.retain(|task| session.cluster().tasks.nominated[*task].is_some());
     let mut statement = session.statement(job);

@@ -187,7 +187,7 @@ impl Policy {
     /// The levels that a job asks for.
     pub(crate) fn topology(&self, cluster: &Cluster, job: JobIdx) -> Option<&JobTopology> {
         // Most jobs ask for none.
-        if cluster.jobs.topology[job].is_none() && cluster.jobs.composites[job].is_none() {
+        if cluster.jobs.topology[job].is_none() && !cluster.is_in_larger_gang(job) {
             return None;
         }
         self.topologies()?.topology(job)
@@ -292,10 +292,7 @@ impl<'p> Plugins<'p> {
     pub fn job_valid(self, job: JobIdx) -> Result<(), JobProblem> {
         self.policy.all().try_for_each(|plugin| plugin.job_valid(self.cluster, job))?;
         // Parity: see docs/parity.md#k7.
-        let topology = self.cluster.jobs.topology[job].as_ref();
-        let is_required = topology.is_some_and(|topology| topology.required.is_some())
-            || self.cluster.requires_domain_of_composite(job);
-        if is_required && self.policy.topologies().is_none() {
+        if self.cluster.requires_domain(job) && self.policy.topologies().is_none() {
             return Err(JobProblem::TopologyNotSupported);
         }
         Ok(())

@@ -224,7 +224,7 @@ impl Session {
             kept_moves: self.kept.contains_key(&job),
             of_overused_queue: shares.is_some_and(|shares| shares.overused),
             of_incomplete_job: self.cluster.jobs.incomplete_for[job].is_some(),
-            of_composite: self.cluster.jobs.composites[job].is_some(),
+            of_composite: self.cluster.is_in_larger_gang(job),
             met_protected_gang: self.refused_gang(job).is_some(),
             failure: self.failure(job),
         })

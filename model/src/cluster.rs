@@ -540,6 +540,13 @@ impl Cluster {
         of_group.unwrap_or(self.tasks.facts[task].never_preempts)
     }
 
+    /// Whether all tasks of a job are required to be in one topology domain, by itself or with those of other jobs.
+    pub fn requires_domain(&self, job: JobIdx) -> bool {
+        let topology = self.jobs.topology[job].as_ref();
+        topology.is_some_and(|topology| topology.required.is_some())
+            || self.requires_domain_of_composite(job)
+    }
+
     /// Whether a composite PodGroup above a job requires all pods below it to be in one topology domain.
     pub fn requires_domain_of_composite(&self, job: JobIdx) -> bool {
         let mut above = self.jobs.composites[job].iter().flat_map(|above| above.iter());

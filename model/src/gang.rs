@@ -102,6 +102,11 @@ impl Cluster {
         self.jobs.min_available[job] > 1 || self.jobs.leaves_whole[job]
     }
 
+    /// Whether a job is part of a larger gang: a composite PodGroup.
+    pub fn is_in_larger_gang(&self, job: JobIdx) -> bool {
+        self.jobs.composites[job].is_some()
+    }
+
     /// The tasks of a job as its members. Its roles have minimums besides: see [`Cluster::roles`].
     pub fn members(&self, job: JobIdx, sense: Sense<'_>) -> Members {
         let n = sense.count(job, None, &self.jobs.counts[job]);

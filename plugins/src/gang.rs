@@ -200,8 +200,7 @@ impl Plugin for Gang {
     fn victim_scope(&self, cluster: &Cluster, victim: TaskIdx, _: VictimQuestion) -> VictimScope {
         // Without a minimum above 1 nothing is protected, whatever runs.
         let is_gang = cluster.tasks.job[victim].is_some_and(|job| cluster.is_gang(job));
-        let is_part =
-            cluster.tasks.job[victim].is_some_and(|job| cluster.jobs.composites[job].is_some());
+        let is_part = cluster.tasks.job[victim].is_some_and(|job| cluster.is_in_larger_gang(job));
         if is_part {
             VictimScope::ANYTHING
         } else if is_gang {
@@ -251,7 +250,7 @@ impl Gang {
         evicted: &[TaskIdx],
         victims: &[TaskIdx],
     ) -> bool {
-        if cluster.jobs.composites[job].is_none() {
+        if !cluster.is_in_larger_gang(job) {
             return true;
         }
         let mut before = Evicted::default();

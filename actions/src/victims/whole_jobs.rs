@@ -65,7 +65,7 @@ impl<'a> EvictedTogether<'a> {
     /// The jobs with evicted tasks that could be evicted only together with this one; includes it.
     pub(super) fn jobs_with(&self, job: JobIdx) -> Vec<JobIdx> {
         let cluster = self.session.cluster();
-        if cluster.jobs.composites[job].is_none() {
+        if !cluster.is_in_larger_gang(job) {
             return vec![job];
         }
         let was_ready = |job: JobIdx| cluster.is_complete(job, Sense::Before(&self.evicted));

@@ -118,7 +118,7 @@ impl Session {
         jobs.sort_by_key(first);
         let mut candidates = Vec::new();
         for job in jobs {
-            if self.cluster.jobs.composites[job].is_some() {
+            if self.cluster.is_in_larger_gang(job) {
                 // The jobs of a composite PodGroup start together, which no reservation is for.
                 break;
             }
