@@ -163,3 +163,6 @@ impl Cluster {
         self.n_missing(job, sense) == 0
     }
 }
+
+#[cfg(test)]
+mod tests;
