@@ -40,12 +40,12 @@ impl Members {
         self.n >= self.min
     }
 
-    /// Whether it is, and has any.
+    /// Whether the gang is complete, as far as these members decide, and has any that is complete.
     pub const fn have_started(self) -> bool {
         self.are_enough() && self.n > 0
     }
 
-    /// These members if some of the complete ones, which are counted, are not.
+    /// The same members, if a number of those that are counted as complete are not.
     #[must_use]
     pub const fn without(self, n: u32) -> Self {
         Self { n: self.n - n, ..self }

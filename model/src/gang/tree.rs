@@ -1,7 +1,7 @@
-//! The composite PodGroups of a snapshot, as trees: their children are jobs and further composite ones.
+//! The upper part of the tree of gangs: composite PodGroups, whose children are jobs and further composite ones.
 //!
-//! A composite PodGroup is *complete* if as many of its children as its minimum requires are: a job if it is
-//! ready, a composite one by its own minimum.
+//! It says what is above and below, and what follows from it for the rule of the [parent module](super) once it is
+//! known of the jobs. What is below a job is in the columns of the cluster.
 // Parity: new, see docs/parity.md#k8.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -14,7 +14,7 @@ use crate::{
     name::ObjectKey,
 };
 
-/// The composite PodGroups above the jobs of a snapshot.
+/// The composite PodGroups above the jobs of a snapshot, a tree for each that is part of no other.
 #[derive(Clone, Debug, Default)]
 pub struct GangTree {
     rows: Column<CompositeIdx, Composite>,
@@ -32,10 +32,10 @@ pub struct Composite {
     pub children: Vec<Gang>,
 }
 
-/// A child of a composite PodGroup.
+/// A gang that can be a child: its members are tasks, or further gangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gang {
-    /// A PodGroup.
+    /// A job.
     Job(JobIdx),
     /// A composite PodGroup.
     Composite(CompositeIdx),
@@ -55,7 +55,7 @@ impl Composite {
 }
 
 impl GangTree {
-    /// Those of a snapshot.
+    /// The trees of a snapshot.
     pub fn of(cluster: &Cluster) -> Self {
         let mut gangs = Self::default();
         let mut rows: BTreeMap<ObjectKey, CompositeIdx> = BTreeMap::new();
@@ -90,12 +90,12 @@ impl GangTree {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no composite PodGroups.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// All of them.
+    /// All composite PodGroups.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = CompositeIdx> + use<> {
         self.rows.ids()
     }
