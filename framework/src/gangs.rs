@@ -39,7 +39,7 @@ impl Session {
         &self.complete_groups
     }
 
-    /// Whether that is what counting all of them gives.
+    /// Whether the counters of complete groups are what counting all groups gives.
     pub(crate) fn has_counted_groups(&self) -> bool {
         let is_ready = |job: JobIdx| self.plugins().job_ready(job);
         self.complete_groups == CompleteGroups::new(&self.gangs, is_ready)
