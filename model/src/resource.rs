@@ -420,7 +420,7 @@ impl Dimensions {
 /// One amount for each dimension, in the units of [`Unit`].
 ///
 /// A row of a [`Ledger`] has the same content, borrowed: both are indexed by [`Dim`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceVector(Vec<i64>);
 
 impl ResourceVector {

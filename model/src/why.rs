@@ -19,7 +19,7 @@ use crate::{
 
 /// A value with its words, which are made when they are first asked for, and kept: most reports are those of the last
 /// cycle.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Worded<T> {
     value: T,
@@ -46,6 +46,12 @@ impl<T> Deref for Worded<T> {
 
     fn deref(&self) -> &T {
         &self.value
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Worded<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value.fmt(f)
     }
 }
 
