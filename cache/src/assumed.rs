@@ -87,12 +87,27 @@ impl InFlight {
 }
 
 /// What a pod does after the API server rejected its binding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum AfterRejection {
     /// It waits for the end of its back-off, or to be bound again.
     Waits,
     /// It is being bound again, and there is no answer yet.
     Retries,
+}
+
+/// A decision in flight, to be written down.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WrittenDecision {
+    uid: Name,
+    pod: ObjectKey,
+    since: Timestamp,
+    decision: InFlight,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    after_rejection: Option<AfterRejection>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_held: bool,
 }
 
 /// What a change of the decisions in flight is about.
@@ -352,6 +367,27 @@ impl Assumed {
         self.by_uid.iter().map(|(uid, Entry { pod, in_flight, since, .. })| {
             (PodRef { uid: uid.clone(), key: pod.clone() }, in_flight, *since)
         })
+    }
+
+    /// All decisions in flight, to be written down: everything but their ids, which identify them only among the writes
+    /// of one process.
+    pub(crate) fn written(&self) -> impl Iterator<Item = WrittenDecision> {
+        self.by_uid.iter().map(|(uid, entry)| WrittenDecision {
+            uid: uid.clone(),
+            pod: entry.pod.clone(),
+            since: entry.since,
+            decision: entry.in_flight.clone(),
+            after_rejection: entry.after_rejection,
+            is_held: entry.is_held,
+        })
+    }
+
+    /// Records a decision that was written down.
+    pub(crate) fn restore(&mut self, written: WrittenDecision) {
+        let WrittenDecision { uid, pod, since, decision, after_rejection, is_held } = written;
+        self.insert(PodRef { uid: uid.clone(), key: pod }, decision, since);
+        let entry = self.by_uid.get_mut(&uid).expect("it was inserted");
+        (entry.after_rejection, entry.is_held) = (after_rejection, is_held);
     }
 
     /// The pods whose bindings the API server rejected.

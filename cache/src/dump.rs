@@ -17,17 +17,15 @@ use std::{
 use jiff::Timestamp;
 use kube_batch_model::{
     api_version::ApiVersion,
-    decision::PodRef,
     facts::{class::PodTemplate, pod::TaskFacts},
     intern::{InternId, Interned},
-    name::{Name, ObjectKey},
     selector::Labels,
     status::TaskStatus,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    assumed::{Assumed, InFlight},
+    assumed::{Assumed, WrittenDecision},
     store::Store,
 };
 
@@ -70,6 +68,9 @@ struct Header {
     /// Those of them that cannot be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     unreadable: Vec<ApiVersion>,
+    /// The generation of the store; an older dump does not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    generation: Option<u64>,
 }
 
 macro_rules! declare_records {
@@ -87,12 +88,7 @@ macro_rules! declare_records {
                 template: usize,
                 facts: Arc<TaskFacts>,
             },
-            InFlight {
-                uid: Name,
-                pod: ObjectKey,
-                since: Timestamp,
-                decision: InFlight,
-            },
+            InFlight(WrittenDecision),
         }
 
         /// Writes a line for each object but pods.
@@ -109,9 +105,7 @@ macro_rules! declare_records {
                     $( Record::$record(facts) => self.store.put_shared(facts), )*
                     Record::Labels(labels) => self.labels.push(labels),
                     Record::Template(template) => self.templates.push(template),
-                    Record::InFlight { uid, pod, since, decision } => {
-                        self.assumed.insert(PodRef { uid, key: pod }, decision, since);
-                    }
+                    Record::InFlight(written) => self.assumed.restore(written),
                     Record::Pod { labels, template, facts } => {
                         self.pod(labels, template, Arc::unwrap_or_clone(facts))?;
                     }
@@ -138,7 +132,8 @@ pub fn write(
     let served = ApiVersion::ALL.into_iter().filter(|version| store.served().has(*version));
     let unreadable = ApiVersion::ALL.into_iter().filter(|api| store.unreadable().has(*api));
     let (served, unreadable) = (served.collect(), unreadable.collect());
-    line(out, &Header { format: FORMAT.to_owned(), taken, served, unreadable })?;
+    let (format, generation) = (FORMAT.to_owned(), Some(store.generation()));
+    line(out, &Header { format, taken, served, unreadable, generation })?;
     write_tables(store, out)?;
     let mut labels = Positions::default();
     let mut templates = Positions::default();
@@ -147,10 +142,7 @@ pub fn write(
         let template = templates.of(&facts.template, |new| line(out, &Record::Template(new)))?;
         line(out, &Record::Pod { labels, template, facts: Arc::clone(facts) })?;
     }
-    for (PodRef { uid, key: pod }, decision, since) in assumed.iter() {
-        line(out, &Record::InFlight { uid, pod, since, decision: decision.clone() })?;
-    }
-    Ok(())
+    assumed.written().try_for_each(|decision| line(out, &Record::InFlight(decision)))
 }
 
 fn line(out: &mut dyn Write, record: &impl Serialize) -> io::Result<()> {
@@ -214,7 +206,10 @@ pub fn read(bytes: &[u8]) -> Result<Dump, DumpError> {
     for (number, text) in lines.filter(|(_, text)| !text.is_empty()) {
         loader.take(parse(number, text)?).map_err(|problem| DumpError { line: number, problem })?;
     }
-    let Loader { store, assumed, .. } = loader;
+    let Loader { mut store, assumed, .. } = loader;
+    if let Some(generation) = header.generation {
+        store.set_generation(generation);
+    }
     Ok(Dump { taken: header.taken, store, assumed })
 }
 
@@ -266,10 +261,15 @@ impl Loader {
 
 #[cfg(test)]
 mod tests {
-    use kube_batch_model::{decision::ClaimChoice, facts::device::DeviceId};
+    use kube_batch_model::{
+        decision::{ClaimChoice, PodRef},
+        facts::device::DeviceId,
+        name::ObjectKey,
+    };
     use serde_json::json;
 
     use super::*;
+    use crate::assumed::InFlight;
 
     fn store() -> Store {
         let mut store = Store::default();
@@ -327,6 +327,7 @@ mod tests {
         assert_eq!(dump.store.pods, store().pods);
         assert_eq!(dump.store.nodes, store().nodes);
         assert_eq!(dump.assumed, assumed());
+        assert_eq!(dump.store.generation(), store().generation());
         assert_eq!(written(&dump.store, &dump.assumed), bytes);
         let templates: Vec<_> = dump.store.pods.values().map(|facts| &facts.template).collect();
         assert_eq!(templates[0].id(), templates[1].id(), "shared values stay shared");

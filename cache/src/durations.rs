@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::{incomplete::IncompleteJobs, snapshot::Snapshot, terminating::TerminatingPods};
 
 /// What the snapshots so far have shown.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Durations {
     incomplete: IncompleteJobs,
     terminating: TerminatingPods,

@@ -9,8 +9,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use kube_batch_model::{
-    cluster::Cluster, column::JobIdx, gang::Sense, name::JobKey, status::TaskStatus,
+    cluster::Cluster, column::JobIdx, gang::Sense, name::JobKey, pairs, status::TaskStatus,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{
     assumed::AfterRejection,
@@ -18,11 +19,11 @@ use crate::{
 };
 
 /// The incomplete jobs of the snapshots so far.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct IncompleteJobs(BTreeMap<JobKey, Since>);
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct IncompleteJobs(#[serde(with = "pairs")] BTreeMap<JobKey, Since>);
 
 /// Since when a job is incomplete, without progress.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Since {
     /// The largest number of its tasks that ran or had finished.
     most: u32,

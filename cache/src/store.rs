@@ -207,6 +207,9 @@ macro_rules! declare_store {
             interner: Interner,
             served: ServedApis,
             unreadable: ServedApis,
+            /// What is added to the generations of the tables: those of a store that was written down are not known
+            /// apart.
+            earlier: u64,
             $( $(#[$doc])* pub $table: Table<$key, $facts>, )*
         }
 
@@ -238,6 +241,7 @@ macro_rules! declare_store {
             pub fn copy_changes(&mut self, to: &mut Self, n: usize) -> usize {
                 to.served = self.served;
                 to.unreadable = self.unreadable;
+                to.earlier = self.earlier;
                 let mut left = n;
                 $( left -= self.$table.copy_changes(&mut to.$table, left); )*
                 n - left
@@ -246,8 +250,8 @@ macro_rules! declare_store {
             /// A copy of the facts, which are shared: it costs a pointer for each object.
             pub fn share(&self) -> Self {
                 let Self { served, unreadable, .. } = *self;
-                let interner = Interner::default();
-                Self { interner, served, unreadable, $( $table: self.$table.share_all() ),* }
+                let (interner, earlier) = (Interner::default(), 0);
+                Self { interner, served, unreadable, earlier, $( $table: self.$table.share_all() ),* }
             }
 
             /// Number of objects of all kinds.
@@ -258,7 +262,13 @@ macro_rules! declare_store {
             /// A number that grows whenever anything but a waiting pod or a PodGroup has changed, as far as
             /// decisions can depend on it.
             pub const fn generation(&self) -> u64 {
-                0 $( + self.$table.generation )*
+                self.earlier $( .wrapping_add(self.$table.generation) )*
+            }
+
+            /// Continues the generations of a store that was written down.
+            pub(crate) const fn set_generation(&mut self, generation: u64) {
+                self.earlier = 0;
+                self.earlier = generation.wrapping_sub(self.generation());
             }
         }
     };

@@ -13,9 +13,10 @@ use kube_batch_model::{
     name::Name,
     status::TaskStatus,
 };
+use serde::{Deserialize, Serialize};
 
 /// The terminating pods of the snapshots so far, by uid, and when the grace period of each ends.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct TerminatingPods(BTreeMap<Name, Duration>);
 
 impl TerminatingPods {

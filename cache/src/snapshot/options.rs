@@ -3,10 +3,20 @@
 use std::{fmt, sync::Arc};
 
 use kube_batch_model::name::Name;
+use serde::{Deserialize, Serialize};
 
 /// The values of `spec.schedulerName` of the pods that are scheduled: at least one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<Name>")]
 pub struct SchedulerNames(Arc<[Name]>);
+
+impl TryFrom<Vec<Name>> for SchedulerNames {
+    type Error = &'static str;
+
+    fn try_from(names: Vec<Name>) -> Result<Self, Self::Error> {
+        Self::new(names).ok_or("at least one scheduler name is required")
+    }
+}
 
 impl SchedulerNames {
     /// These names, each once; `None` if there are none.
@@ -51,7 +61,7 @@ impl fmt::Display for SchedulerNames {
 }
 
 /// Options of a snapshot.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotOptions {
     /// Scheduler names; only pods with one of them are scheduled.
     pub scheduler_names: SchedulerNames,
