@@ -388,6 +388,11 @@ impl Arguments {
         self.0.insert(spec.key, value);
     }
 
+    /// Whether the value of an argument is set.
+    pub fn has(&self, spec: &ArgumentSpec) -> bool {
+        self.0.contains_key(spec.key)
+    }
+
     /// The value of an argument, or its default.
     pub fn get(&self, spec: &ArgumentSpec) -> ArgumentValue {
         self.0.get(spec.key).cloned().unwrap_or_else(|| spec.kind.default_value())

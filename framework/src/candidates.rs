@@ -25,6 +25,7 @@ use kube_batch_model::{
     node_set::NodeSet,
     reason::FitReport,
 };
+use serde::{Deserialize, Serialize};
 
 pub(crate) use self::inputs::Inputs;
 pub use self::placeable::Room;
@@ -41,7 +42,7 @@ use crate::{
 };
 
 /// How nodes are searched.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Search {
     /// Through an index that is updated after each placement.
     #[default]

@@ -9,11 +9,12 @@ use jiff::Timestamp;
 use kube_batch_model::{
     cluster::Cluster, name::JobKey, resource::ResourceVector, status::TaskStatus,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::plugin::QueueShares;
 
 /// What the tries of all jobs depend on.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ClusterInput {
     /// See [`Memory::set_generation`].
     ///

@@ -6,6 +6,7 @@ use kube_batch_model::{
     column::{JobIdx, QueueIdx},
     name::{JobKey, Name},
 };
+use serde::{Deserialize, Serialize};
 
 /// An action, and a queue.
 pub(crate) type Place = (&'static str, QueueIdx);
@@ -14,7 +15,8 @@ pub(crate) type Place = (&'static str, QueueIdx);
 pub(crate) type Credits = BTreeMap<(&'static str, Name), Credit>;
 
 /// The credit of a queue in an action.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Credit {
     /// In evaluations of a node, see [`crate::memory`].
     pub(crate) work: u64,

@@ -6,9 +6,10 @@ use kube_batch_model::{
     reason::FitReport,
     why::{NeverFits, NoDomain, NotEnoughGroups},
 };
+use serde::{Deserialize, Serialize};
 
-/// Why a task could not be placed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Why a task could not be placed. Those that other jobs can end are never remembered, and so not written down.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Failure {
     /// It fits on no node.
     Unfit(FitReport),
@@ -19,14 +20,18 @@ pub enum Failure {
     /// Too few groups of a composite PodGroup that its job is a part of have a place.
     NotEnoughGroups(Box<NotEnoughGroups>),
     /// Its queue would exceed a hard limit.
+    #[serde(skip)]
     Capability(Dim),
     /// The idle resources it fits into are withheld for a job of another queue, if it still waits.
+    #[serde(skip)]
     Withheld(Option<JobIdx>),
     /// Tasks of different sizes fit in none of the orders that were tried, and the search for another ended at its bound.
     Undecided(FitReport),
     /// It is held back: the next cycle would evict it for this job.
+    #[serde(skip)]
     Held(JobIdx),
     /// A node has room for it, but that is reserved.
+    #[serde(skip)]
     Reserved {
         /// The node.
         node: NodeIdx,

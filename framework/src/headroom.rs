@@ -23,6 +23,7 @@ use kube_batch_model::{
     resource::ResourceVector,
     status::TaskStatus,
 };
+use serde::{Deserialize, Serialize};
 
 /// For how long a group has headroom without a new pod. Guessed: a driver needs minutes to create executors.
 const WITHOUT_NEW_POD: SignedDuration = SignedDuration::from_mins(10);
@@ -47,7 +48,7 @@ struct Group {
 }
 
 /// How far a PodGroup has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Stage {
     /// None of its pods has a place. It has headroom from when the first gets one.
     Open,
@@ -62,7 +63,7 @@ enum Stage {
 }
 
 /// What is remembered of a PodGroup from one cycle to the next.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Remembered {
     uid: Name,
     stage: Stage,

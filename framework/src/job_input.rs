@@ -107,6 +107,13 @@ impl PartialEq<CurrentInput<'_>> for JobInput {
 }
 
 impl JobInput {
+    /// Lets a report have the PodGroup of the job, if it has an equal one.
+    pub(crate) fn share_group(&self, report: &mut JobReport) {
+        if report.group == self.group {
+            report.group.clone_from(&self.group);
+        }
+    }
+
     /// What the tries of all jobs depended on.
     pub(crate) const fn state(&self) -> &Arc<ClusterInput> {
         &self.cluster
@@ -230,7 +237,7 @@ fn task_asks(facts: &TaskFacts) -> impl PartialEq {
         // The devices have it.
         extended_claim: _,
     } = facts;
-    (uid, template.id(), labels.id(), *never_preempts, role, run_time, device_claims)
+    (uid, template, labels, *never_preempts, role, run_time, device_claims)
 }
 
 /// What the turns of a job in a cycle were like, beyond its [`JobInput`].

@@ -17,6 +17,8 @@
 //! a part of one.
 // Parity: new, see docs/parity.md#o4 and docs/parity.md#o5.
 
+pub mod written;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,

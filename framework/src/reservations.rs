@@ -12,8 +12,10 @@ use jiff::Timestamp;
 use kube_batch_model::{
     column::{JobIdx, NodeIdx, TaskIdx},
     name::{JobKey, Name},
+    pairs,
     resource::ResourceVector,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::plugin::ReservationTerms;
 
@@ -55,13 +57,16 @@ pub(crate) struct Reservations {
 }
 
 /// What is remembered from cycle to cycle.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct ReservationMemory {
     /// When jobs were last seen that could not be scheduled, until they start or are gone.
+    #[serde(with = "pairs")]
     pub(crate) not_ready: BTreeMap<JobKey, Timestamp>,
     /// When a job of a queue was last seen to run that had started from a reservation above the share of the queue.
     pub(crate) above_share: BTreeMap<Name, Timestamp>,
     /// How long jobs have been waited for.
+    #[serde(with = "pairs")]
     pub(crate) patience: BTreeMap<JobKey, Patience>,
 }
 
@@ -78,7 +83,7 @@ impl Reservations {
 }
 
 /// How long a job has been waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Patience {
     /// The least that had to become free, in millionths of a node, and since when.
     pub(crate) least: i64,

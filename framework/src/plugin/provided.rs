@@ -10,6 +10,7 @@ use kube_batch_model::{
     reason::Unfit,
     resource::{ResourceVector, Share},
 };
+use serde::{Deserialize, Serialize};
 
 use super::victims::{JobProposal, Proposal};
 use crate::topology::{JobLevel, JobTopology};
@@ -110,7 +111,7 @@ pub trait Shares {
 }
 
 /// The amounts from which the share of a queue is computed, for status, reports and metrics.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueueShares {
     /// Its part of the cluster by weight alone, whatever the queues request.
     pub fair_share: ResourceVector,

@@ -1,0 +1,211 @@
+//! What is remembered, written down and read back.
+//!
+//! A try is written without the facts that it depended on: only a try that holds in the snapshot of the next cycle is
+//! ever used again, and that snapshot has the same facts.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use kube_batch_model::{
+    cluster::Cluster,
+    column::JobIdx,
+    job_report::JobReport,
+    name::{JobKey, Name},
+    pairs,
+    why::GangEviction,
+};
+use serde::{Deserialize, Serialize};
+
+use super::Memory;
+use crate::{
+    cluster_input::ClusterInput,
+    credit::Credit,
+    failure::Failure,
+    headroom::HeadroomMemory,
+    job_input::{CurrentInput, JobInput},
+    reservations::ReservationMemory,
+    tried::{Found, Tried},
+};
+
+/// A [`Memory`] that is written down.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WrittenMemory {
+    budget: u64,
+    recalls: bool,
+    rounds: Vec<WrittenRound>,
+    /// What the tries depended on; `None` if there are none.
+    state: Option<ClusterInput>,
+    tries: Vec<WrittenTry>,
+    #[serde(with = "pairs")]
+    evicted: BTreeMap<JobKey, GangEviction>,
+    #[serde(with = "pairs")]
+    headroom: HeadroomMemory,
+    reservations: ReservationMemory,
+    credits: Vec<WrittenCredit>,
+}
+
+/// An action of what is remembered is not one of the configuration.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("action {0} is not configured")]
+pub struct UnknownAction(String);
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct WrittenRound {
+    action: String,
+    queue: Name,
+    jobs: BTreeSet<JobKey>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct WrittenCredit {
+    action: String,
+    queue: Name,
+    credit: Credit,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenTry {
+    key: JobKey,
+    actions: BTreeSet<String>,
+    tried_in: Option<String>,
+    found: Option<WrittenFailure>,
+    fitting: BTreeMap<String, u32>,
+    report: JobReport,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct WrittenFailure {
+    action: String,
+    failure: Failure,
+}
+
+impl Memory {
+    /// What is remembered, to be written down before a cycle that begins with this snapshot.
+    pub fn written(&self, cluster: &Cluster) -> WrittenMemory {
+        let Self { budget, recalls, generation: _, rounds, tries, .. } = self;
+        let Self { evicted, headroom, reservations, credits, .. } = self;
+        let rows = rows(cluster);
+        let holds = |tried: &&Arc<Tried>| {
+            let state = tried.input.state();
+            let job = rows.get(&tried.key);
+            job.is_some_and(|job| tried.input == CurrentInput { state, cluster, job: *job })
+        };
+        let tries: Vec<&Arc<Tried>> = tries.iter().filter(holds).collect();
+        WrittenMemory {
+            budget: *budget,
+            recalls: *recalls,
+            rounds: rounds
+                .iter()
+                .map(|((action, queue), jobs)| WrittenRound {
+                    action: (*action).to_owned(),
+                    queue: queue.clone(),
+                    jobs: jobs.clone(),
+                })
+                .collect(),
+            state: tries.first().map(|tried| ClusterInput::clone(tried.input.state())),
+            tries: tries.into_iter().map(|tried| WrittenTry::of(tried)).collect(),
+            evicted: evicted.clone(),
+            headroom: headroom.clone(),
+            reservations: reservations.clone(),
+            credits: credits
+                .iter()
+                .map(|((action, queue), credit)| WrittenCredit {
+                    action: (*action).to_owned(),
+                    queue: queue.clone(),
+                    credit: credit.clone(),
+                })
+                .collect(),
+        }
+    }
+}
+
+impl WrittenMemory {
+    /// What was remembered, for a cycle that begins with this snapshot and has these actions.
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownAction`] if something was remembered of another action.
+    pub fn read(
+        self,
+        cluster: &Cluster,
+        actions: &[&'static str],
+    ) -> Result<Memory, UnknownAction> {
+        let Self { budget, recalls, rounds, state, tries, .. } = self;
+        let Self { evicted, headroom, reservations, credits, .. } = self;
+        let known = |action: &str| known(actions, action);
+        let round = |WrittenRound { action, queue, jobs }| Ok(((known(&action)?, queue), jobs));
+        let credit =
+            |WrittenCredit { action, queue, credit }| Ok(((known(&action)?, queue), credit));
+        let (state, rows) = (state.map(Arc::new), rows(cluster));
+        let input = |key: &JobKey| -> Option<JobInput> {
+            let (state, job) = (state.as_ref()?, *rows.get(key)?);
+            Some(CurrentInput { state, cluster, job }.into())
+        };
+        let tried = |written: WrittenTry| {
+            let input = input(&written.key)?;
+            Some(written.read(input, actions).map(Arc::new))
+        };
+        Ok(Memory {
+            budget,
+            recalls,
+            generation: None,
+            rounds: rounds.into_iter().map(round).collect::<Result<_, _>>()?,
+            tries: tries.into_iter().filter_map(tried).collect::<Result<_, _>>()?,
+            evicted,
+            headroom,
+            reservations,
+            credits: credits.into_iter().map(credit).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl WrittenTry {
+    fn of(tried: &Tried) -> Self {
+        let Tried { key, input: _, actions, tried_in, found, fitting, report } = tried;
+        let found = found.as_ref().map(|Found { action, failure }| WrittenFailure {
+            action: (*action).to_owned(),
+            failure: Failure::clone(failure),
+        });
+        Self {
+            key: key.clone(),
+            actions: actions.iter().map(ToString::to_string).collect(),
+            tried_in: tried_in.map(str::to_owned),
+            found,
+            fitting: fitting.iter().map(|(action, n)| ((*action).to_owned(), *n)).collect(),
+            report: JobReport::clone(report),
+        }
+    }
+
+    fn read(self, input: JobInput, actions: &[&'static str]) -> Result<Tried, UnknownAction> {
+        let Self { key, actions: had_turn, tried_in, found, fitting, mut report } = self;
+        let known = |action: &str| known(actions, action);
+        input.share_group(&mut report);
+        let found = found.map(|WrittenFailure { action, failure }| {
+            Ok(Found { action: known(&action)?, failure: Arc::new(failure) })
+        });
+        let fitting = fitting.iter().map(|(action, n_tasks)| Ok((known(action)?, *n_tasks)));
+        Ok(Tried {
+            key,
+            input,
+            actions: had_turn.iter().map(|action| known(action)).collect::<Result<_, _>>()?,
+            tried_in: tried_in.as_deref().map(known).transpose()?,
+            found: found.transpose()?,
+            fitting: fitting.collect::<Result<_, _>>()?,
+            report: Arc::new(report),
+        })
+    }
+}
+
+fn rows(cluster: &Cluster) -> BTreeMap<&JobKey, JobIdx> {
+    cluster.jobs.key.iter().map(|(job, key)| (key, job)).collect()
+}
+
+/// The name of a configured action.
+fn known(actions: &[&'static str], action: &str) -> Result<&'static str, UnknownAction> {
+    let found = actions.iter().find(|own| **own == action);
+    found.copied().ok_or_else(|| UnknownAction(action.to_owned()))
+}
