@@ -6,6 +6,8 @@
 //! v0.5.0 ignores are warnings.
 // Parity: differs, see docs/parity.md#x1.
 
+mod written;
+
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
