@@ -32,13 +32,13 @@ const CHECKED: u64 = 16;
 /// What a scheduler keeps from one cycle to the next.
 #[derive(Debug)]
 pub struct Core {
-    conf: Arc<Conf>,
-    options: SnapshotOptions,
-    search: Search,
-    durations: Durations,
-    memory: Memory,
+    pub(crate) conf: Arc<Conf>,
+    pub(crate) options: SnapshotOptions,
+    pub(crate) search: Search,
+    pub(crate) durations: Durations,
+    pub(crate) memory: Memory,
     /// The last snapshot, which follows what changes. Without it, the next one is made from scratch and is equal.
-    live: LiveSnapshot,
+    pub(crate) live: LiveSnapshot,
 }
 
 /// What a cycle depends on besides its [`Core`].

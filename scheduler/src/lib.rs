@@ -4,5 +4,6 @@
 
 pub mod conf;
 pub mod core;
+pub mod recording;
 pub mod registry;
 pub mod writes;

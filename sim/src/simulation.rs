@@ -8,7 +8,7 @@ use kube_batch_framework::{
 use kube_batch_model::{cluster::Cluster, resource::Dimensions};
 use kube_batch_scheduler::{
     conf::Conf,
-    core::{Core, Reached},
+    core::{Core, CycleInput, Reached},
 };
 
 use crate::world::World;
@@ -48,9 +48,20 @@ impl Simulation {
     /// Runs one cycle and applies its decisions to the cluster. `reached` is called at each
     /// milestone.
     pub fn cycle(&mut self, reached: &mut dyn FnMut(Milestone)) -> &LastCycle {
+        self.cycle_from(&mut |_, _| {}, reached)
+    }
+
+    /// Runs one cycle as [`Self::cycle`] does. `begin` is called before it with all that it depends on.
+    pub fn cycle_from(
+        &mut self,
+        begin: &mut dyn FnMut(&mut Core, &CycleInput<'_>),
+        reached: &mut dyn FnMut(Milestone),
+    ) -> &LastCycle {
         self.world.tick();
         let mut snapshot = None;
-        let outcome = self.core.cycle(self.world.begin_cycle(), &mut |progress| match progress {
+        let input = self.world.begin_cycle();
+        begin(&mut self.core, &input);
+        let outcome = self.core.cycle(input, &mut |progress| match progress {
             Reached::Snapshot(cluster) => snapshot = Some(Arc::new(cluster.clone())),
             Reached::Session(milestone) => reached(milestone),
         });

@@ -18,6 +18,7 @@ mod nominations;
 mod not_admitted;
 mod preemption;
 mod properties;
+mod recording;
 mod renamed_actions;
 mod reservations;
 mod roles;

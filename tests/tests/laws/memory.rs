@@ -1,7 +1,7 @@
 //! What a scheduler remembers from one cycle to the next: it changes no decision and no report, and turns
 //! in vain take a bounded part of a cycle.
 
-mod changes;
+pub(crate) mod changes;
 mod fields;
 
 use std::sync::Arc;
@@ -35,13 +35,17 @@ use self::changes::Change;
 /// 11039: a job found no place beside a nominated pod, which was then deleted.
 const FOUND: [u64; 2] = [1592, 11039];
 
-fn read(text: &str) -> Case {
+pub(crate) fn read(text: &str) -> Case {
     let document = parse(text, &Limits::default()).expect("YAML");
     Case::read(&document, &Registry::builtin()).expect("a case")
 }
 
 /// A simulation of a case with those of its objects for which `include` says so.
-fn simulation(case: &Case, memory: Memory, include: impl Fn(usize) -> bool) -> Simulation {
+pub(crate) fn simulation(
+    case: &Case,
+    memory: Memory,
+    include: impl Fn(usize) -> bool,
+) -> Simulation {
     let mut world =
         World::new(case.environment, case.options.clone(), case.conf.metadata_prefixes());
     for (at, object) in case.objects.iter().enumerate() {

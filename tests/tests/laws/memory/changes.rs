@@ -19,7 +19,7 @@ use kube_batch_sim::{case::Case, simulation::Simulation};
 use kube_batch_tests::random_cluster::Rng;
 
 /// A change that can be made in several simulations.
-pub(super) enum Change {
+pub(crate) enum Change {
     /// An object of the case comes.
     Object(usize),
     /// A pod has changed, or is gone.
@@ -29,7 +29,7 @@ pub(super) enum Change {
 }
 
 impl Change {
-    pub(super) fn make(&self, case: &Case, simulation: &mut Simulation) {
+    pub(crate) fn make(&self, case: &Case, simulation: &mut Simulation) {
         let store = &mut simulation.world.store;
         match self {
             Self::Object(at) => {
@@ -51,7 +51,7 @@ impl Change {
     }
 
     /// An object comes, a pod is gone, or a PodGroup has another minimum, class or queue.
-    pub(super) fn of_any_object(
+    pub(crate) fn of_any_object(
         simulation: &Simulation,
         rng: &mut Rng,
         late: &mut Vec<usize>,
@@ -81,7 +81,7 @@ impl Change {
     }
 
     /// An object comes, or one that concerns only its job has another value in some field that can change.
-    pub(super) fn of_any_field(
+    pub(crate) fn of_any_field(
         simulation: &Simulation,
         rng: &mut Rng,
         late: &mut Vec<usize>,
