@@ -2,7 +2,7 @@
 //! these, so it can be run again elsewhere, and decides the same.
 //!
 //! A recording is text: a line with the state of the scheduler, a line with what it remembers, and then a
-//! [dump](kube_batch_cache::dump) of the facts and the decisions in flight. It contains what a dump contains, the
+//! [dump] of the facts and the decisions in flight. It contains what a dump contains, the
 //! configuration, and the reports of jobs that wait.
 
 use std::{
