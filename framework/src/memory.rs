@@ -2,7 +2,7 @@
 //! part of each cycle.
 //!
 //! - A job that found no place is not tried again while nothing has changed that could help it:
-//!   [`crate::job_input`] has what that is. The report of the job is that of its last try, which may be older than what a
+//!   `job_input.rs` has what that is. The report of the job is that of its last try, which may be older than what a
 //!   later turn of this cycle decides.
 //! - Turns in vain, which lead to no decision, may take a part of the work of each action, which the
 //!   queues with waiting jobs divide equally. A queue that has used its part gets no more turns in this
