@@ -1,16 +1,16 @@
 //! What a session makes of the gangs of its snapshot: a job that is part of composite PodGroups starts once it is ready
-//! and each of them is complete, and tasks that a role needs are placed first.
+//! and each of them is complete.
 // Parity: see docs/parity.md#k8.
 
+pub(crate) mod roles;
 pub(crate) mod valid;
 
 use kube_batch_model::{
     cluster::Cluster,
-    column::{CompositeIdx, DomainIdx, JobIdx, TaskIdx},
+    column::{CompositeIdx, DomainIdx, JobIdx},
     gang::{
-        Sense,
-        complete::{CompleteGroups, Completeness},
-        tree::{Gang, GangTree},
+        complete::CompleteGroups,
+        tree::{Completeness, Gang, GangTree},
     },
 };
 
@@ -88,26 +88,4 @@ impl Session {
         };
         is_pipelined.is_complete(&self.gangs, Gang::Composite(row))
     }
-}
-
-/// Moves tasks that the minimum of their role needs to the front; the order is otherwise the same. Tasks that
-/// only count toward the minimum of the job must not take their places.
-// Parity: new, see docs/parity.md#k6.
-pub(crate) fn short_first(cluster: &Cluster, job: JobIdx, tasks: Vec<TaskIdx>) -> Vec<TaskIdx> {
-    let mut missing: Vec<u32> = cluster.missing_of_roles(job, Sense::Pipelined).collect();
-    if missing.is_empty() {
-        return tasks;
-    }
-    let mut is_needed = |task: &TaskIdx| {
-        let role = cluster.tasks.role[*task].map(|role| &mut missing[usize::from(role)]);
-        role.is_some_and(|missing| {
-            let is_needed = *missing > 0;
-            *missing = missing.saturating_sub(1);
-            is_needed
-        })
-    };
-    let (mut needed, others): (Vec<TaskIdx>, Vec<TaskIdx>) =
-        tasks.into_iter().partition(|task| is_needed(task));
-    needed.extend(others);
-    needed
 }

@@ -25,7 +25,7 @@ use crate::{
     candidates::{Candidates, Search},
     confinement::Confinement,
     gangs::{
-        self,
+        roles::short_first,
         valid::{mark_incomplete, mark_scattered},
     },
     headroom::Headroom,
@@ -215,7 +215,7 @@ impl Session {
         let all = self.cluster.jobs.tasks[job].iter();
         let mut waiting: Vec<TaskIdx> = all.filter(|task| self.cluster.is_waiting(*task)).collect();
         waiting.sort_by(|l, r| self.plugins().task_order(*l, *r));
-        let mut waiting = gangs::short_first(&self.cluster, job, waiting);
+        let mut waiting = short_first(&self.cluster, job, waiting);
         if let Some(most) = self.n_placeable(job) {
             waiting.truncate(most as usize);
         }

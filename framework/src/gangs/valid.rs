@@ -5,7 +5,10 @@
 use kube_batch_model::{
     cluster::Cluster,
     column::JobIdx,
-    gang::{Members, complete::Completeness, tree::GangTree},
+    gang::{
+        Members,
+        tree::{Completeness, GangTree},
+    },
     name::ObjectKey,
     problem::JobProblem,
 };

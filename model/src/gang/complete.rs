@@ -1,42 +1,13 @@
-//! Which gangs are complete: counted when it is asked for, or kept while jobs become ready.
+//! Which gangs are complete, kept while jobs become ready.
 // Parity: see docs/parity.md#k8.
 
 use std::collections::BTreeSet;
 
 use super::{
     Members,
-    tree::{Gang, GangTree},
+    tree::{Completeness, Gang, GangTree},
 };
 use crate::column::{Column, CompositeIdx, JobIdx};
-
-/// Which gangs are complete.
-pub trait Completeness {
-    /// Whether a job is ready.
-    fn is_ready(&self, job: JobIdx) -> bool;
-
-    /// The children of a composite PodGroup as its members.
-    fn members(&self, gangs: &GangTree, row: CompositeIdx) -> Members {
-        let composite = gangs.get(row);
-        let children = composite.children.iter();
-        let complete = children.filter(|child| self.is_complete(gangs, **child));
-        composite.members(complete.count() as u32)
-    }
-
-    /// Whether a gang is complete.
-    fn is_complete(&self, gangs: &GangTree, gang: Gang) -> bool {
-        match gang {
-            Gang::Job(job) => self.is_ready(job),
-            Gang::Composite(row) => self.members(gangs, row).are_enough(),
-        }
-    }
-}
-
-/// As these jobs are ready: counted when it is asked for.
-impl<F: Fn(JobIdx) -> bool> Completeness for F {
-    fn is_ready(&self, job: JobIdx) -> bool {
-        self(job)
-    }
-}
 
 /// The numbers of complete children, kept while jobs become ready: a composite PodGroup may have thousands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

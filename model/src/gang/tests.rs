@@ -7,9 +7,9 @@ use proptest::prelude::*;
 
 use super::{
     Members, Sense,
-    complete::{CompleteGroups, Completeness},
+    complete::CompleteGroups,
     evicted::Evicted,
-    tree::{Gang, GangTree},
+    tree::{Completeness, Gang, GangTree},
 };
 use crate::{
     api_version::ApiVersion,

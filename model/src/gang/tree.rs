@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Members, complete::Completeness};
+use super::Members;
 use crate::{
     cluster::Cluster,
     column::{Column, CompositeIdx, JobIdx},
@@ -193,5 +193,34 @@ impl GangTree {
             }
         }
         least
+    }
+}
+
+/// Which gangs are complete.
+pub trait Completeness {
+    /// Whether a job is ready.
+    fn is_ready(&self, job: JobIdx) -> bool;
+
+    /// The children of a composite PodGroup as its members.
+    fn members(&self, gangs: &GangTree, row: CompositeIdx) -> Members {
+        let composite = gangs.get(row);
+        let children = composite.children.iter();
+        let complete = children.filter(|child| self.is_complete(gangs, **child));
+        composite.members(complete.count() as u32)
+    }
+
+    /// Whether a gang is complete.
+    fn is_complete(&self, gangs: &GangTree, gang: Gang) -> bool {
+        match gang {
+            Gang::Job(job) => self.is_ready(job),
+            Gang::Composite(row) => self.members(gangs, row).are_enough(),
+        }
+    }
+}
+
+/// As these jobs are ready: counted when it is asked for.
+impl<F: Fn(JobIdx) -> bool> Completeness for F {
+    fn is_ready(&self, job: JobIdx) -> bool {
+        self(job)
     }
 }
