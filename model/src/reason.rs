@@ -82,10 +82,32 @@ pub enum Unfit<Resource = Dim, Row = u32, Text = &'static str> {
 /// Why nodes do not admit a class of tasks, with the names that only the cluster knows.
 pub type NodeReason = Unfit<Name, Name, Name>;
 
-/// Why a job or a pod waits, in one word for programs: the reason of its condition.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(from = "Name", into = "Name")]
-pub enum Reason {
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $reason:ident,)*) => {
+        /// Why a job or a pod waits, in one word for programs: the reason of its condition.
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(from = "Name", into = "Name")]
+        pub enum Reason {
+            $( $(#[$doc])* $reason, )*
+            /// One of a plugin outside this project.
+            Other(Name),
+        }
+
+        impl Reason {
+            const KNOWN: &[Self] = &[$( Self::$reason, )*];
+
+            /// The word.
+            pub fn as_str(&self) -> &str {
+                match self {
+                    $( Self::$reason => stringify!($reason), )*
+                    Self::Other(word) => word,
+                }
+            }
+        }
+    };
+}
+
+reasons! {
     /// A composite PodGroup that its PodGroup is a part of does not exist.
     CompositePodGroupNotFound,
     /// Too many composite PodGroups are above its PodGroup.
@@ -124,59 +146,9 @@ pub enum Reason {
     Unschedulable,
     /// A volume of its pods is not available.
     VolumeNotReady,
-    /// One of a plugin outside this project.
-    Other(Name),
 }
 
 impl Reason {
-    const ALL: [Self; 19] = [
-        Self::CompositePodGroupNotFound,
-        Self::CompositePodGroupTooDeep,
-        Self::NeverFits,
-        Self::NotEnoughGroups,
-        Self::NotEnoughResources,
-        Self::NotEnoughTasks,
-        Self::NotTried,
-        Self::PodGroupNotFound,
-        Self::PodGroupUnreadable,
-        Self::QueueCapability,
-        Self::QueueDiffers,
-        Self::QueueNotFound,
-        Self::QueueShare,
-        Self::ResourcesReserved,
-        Self::SchedulerError,
-        Self::TopologyLevelNotFound,
-        Self::TopologyNotSupported,
-        Self::Unschedulable,
-        Self::VolumeNotReady,
-    ];
-
-    /// The word.
-    pub fn as_str(&self) -> &str {
-        match self {
-            Self::CompositePodGroupNotFound => "CompositePodGroupNotFound",
-            Self::CompositePodGroupTooDeep => "CompositePodGroupTooDeep",
-            Self::NeverFits => "NeverFits",
-            Self::NotEnoughGroups => "NotEnoughGroups",
-            Self::NotEnoughResources => "NotEnoughResources",
-            Self::NotEnoughTasks => "NotEnoughTasks",
-            Self::NotTried => "NotTried",
-            Self::PodGroupNotFound => "PodGroupNotFound",
-            Self::PodGroupUnreadable => "PodGroupUnreadable",
-            Self::QueueCapability => "QueueCapability",
-            Self::QueueDiffers => "QueueDiffers",
-            Self::QueueNotFound => "QueueNotFound",
-            Self::QueueShare => "QueueShare",
-            Self::ResourcesReserved => "ResourcesReserved",
-            Self::SchedulerError => "SchedulerError",
-            Self::TopologyLevelNotFound => "TopologyLevelNotFound",
-            Self::TopologyNotSupported => "TopologyNotSupported",
-            Self::Unschedulable => "Unschedulable",
-            Self::VolumeNotReady => "VolumeNotReady",
-            Self::Other(word) => word,
-        }
-    }
-
     /// Whether it changes into others of its kind as the cluster and the queues fill up and become empty.
     // Parity: see docs/parity.md#e9.
     pub const fn is_of_load(&self) -> bool {
@@ -226,8 +198,8 @@ enum Topic {
 
 impl From<Name> for Reason {
     fn from(word: Name) -> Self {
-        let known = Self::ALL.into_iter().find(|reason| *reason.as_str() == *word);
-        known.unwrap_or(Self::Other(word))
+        let known = Self::KNOWN.iter().find(|reason| *reason.as_str() == *word);
+        known.cloned().unwrap_or(Self::Other(word))
     }
 }
 
