@@ -26,6 +26,8 @@ pub(crate) struct ClusterInput {
     pub(crate) protection: u64,
     /// When the next task may be evicted that may not be now.
     pub(crate) protected_until: Option<Timestamp>,
+    /// When an answer of a plugin changes next although nothing in the cluster does.
+    pub(crate) answers_until: Option<Timestamp>,
     /// A hash of the tasks that decisions of earlier cycles have moved, and of their nodes.
     pub(crate) in_flight: u64,
     /// A hash of what is reserved.
@@ -75,7 +77,7 @@ pub(crate) fn in_flight(cluster: &Cluster) -> u64 {
 }
 
 /// A hash of what decides which running tasks may be evicted: the minimum, priority, queue and roles of their
-/// jobs, and whether they leave only together. A single pod without a PodGroup is left out: these change only with the pod itself.
+/// jobs, the metadata that plugins read, and whether they leave only together. A single pod without a PodGroup is left out: these change only with the pod itself.
 pub(crate) fn protection(cluster: &Cluster) -> u64 {
     let mut hasher = DefaultHasher::new();
     for job in cluster.jobs.key.ids() {
@@ -88,6 +90,8 @@ pub(crate) fn protection(cluster: &Cluster) -> u64 {
             cluster.jobs.leaves_whole[job].hash(&mut hasher);
             let roles = cluster.jobs.group[job].iter().flat_map(|group| &group.roles);
             roles.for_each(|role| (&role.name, role.min).hash(&mut hasher));
+            let metadata = cluster.jobs.group[job].iter().map(|group| &group.metadata);
+            metadata.filter(|own| !own.is_empty()).for_each(|own| own.hash(&mut hasher));
             let above = cluster.jobs.composites[job].iter().flat_map(|above| above.iter());
             above.for_each(|composite| composite.key.hash(&mut hasher));
         }

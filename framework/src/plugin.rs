@@ -205,7 +205,8 @@ pub trait Plugin: Send {
     fn on_prescription(&mut self, _prescription: Prescription) {}
 
     /// After which time an answer of the plugin changes although nothing in the cluster does; `None` if there is no such
-    /// time. A cycle runs then. Called when a session closes.
+    /// time. A cycle runs then, and jobs that wait in vain are tried again. Called when a session opens and when it
+    /// closes. The time must not be rounded: that it seems to be another one makes every job be tried again.
     fn next_change(&self, _cluster: &Cluster) -> Option<Duration> {
         None
     }

@@ -20,6 +20,7 @@ use crate::{
     large_turns::LargeTurn,
     memory::Memory,
     plugin::QueueShares,
+    reservations::later,
     session::Session,
     tried::{Found, Tried},
 };
@@ -62,6 +63,10 @@ impl Session {
             shares: without_demand(shares),
             protection: protection(&self.cluster),
             protected_until: self.next_end_of_protection(),
+            answers_until: self
+                .policy
+                .next_change(&self.cluster)
+                .map(|after| later(self.now, after)),
             in_flight: in_flight(&self.cluster),
             reserved: self.hash_of_reservations(),
             headroom: self.headroom.hash(&self.cluster),

@@ -193,10 +193,10 @@ impl Sink for Reading {
 
 #[cfg(test)]
 mod tests {
-    use std::cmp::Ordering;
+    use std::{cmp::Ordering, time::Duration};
 
     use jiff::SignedDuration;
-    use kube_batch_framework::session_cache::SessionCache;
+    use kube_batch_framework::{plugin::OrderScope, session_cache::SessionCache};
     use kube_batch_model::column::JobIdx;
 
     use super::*;
@@ -238,6 +238,19 @@ mod tests {
 
         fn on_session_open(&mut self, _: &Cluster, cache: &mut SessionCache<'_>) {
             self.now = cache.now();
+        }
+
+        fn next_change(&self, cluster: &Cluster) -> Option<Duration> {
+            let ages =
+                cluster.jobs.created.values().map(|created| {
+                    (*created + SignedDuration::from_hours(1)).duration_since(self.now)
+                });
+            let later = ages.filter_map(|left| Duration::try_from(left).ok());
+            later.filter(|left| !left.is_zero()).min()
+        }
+
+        fn order_scope(&self) -> OrderScope {
+            OrderScope::Own
         }
 
         fn job_order(&self, cluster: &Cluster, l: JobIdx, r: JobIdx) -> Ordering {
