@@ -13,7 +13,6 @@ use kube_batch_model::{
     decision::{Decision, EvictReason, EvictionCause, JobInQueue, PodRef},
     dialect::Transition,
     facts::{group::GroupFacts, queue::QueueFacts},
-    gang::Sense,
     name::{JobKey, Name},
     object_status::{PodGroupStatus, QueueStatus},
     problem::{JobProblem, JobWarning},
@@ -110,7 +109,7 @@ impl Opening {
         let jobs = || cluster.jobs.key.ids();
         Self {
             queues: queues.map(|queue| session.plugins().queue_shares(queue)).collect(),
-            started: jobs().map(|job| has_started(cluster, job)).collect(),
+            started: jobs().map(|job| why::ready(session, job).have_started()).collect(),
             jobs: jobs().map(|job| session.plugins().job_share(job)).collect(),
         }
     }
@@ -190,16 +189,12 @@ pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) 
     (Cycle { jobs, queues, total, work, next_due, decisions }, memory)
 }
 
-/// Whether the minimum of a job, and at least one task, have a place.
-fn has_started(cluster: &Cluster, job: JobIdx) -> bool {
-    cluster.members(job, Sense::Ready).have_started()
-}
-
 /// When a job that had not started began to wait, if it has started now.
-fn waited_since(cluster: &Cluster, job: JobIdx) -> Option<Timestamp> {
-    if !has_started(cluster, job) {
+fn waited_since(session: &Session, job: JobIdx) -> Option<Timestamp> {
+    if !why::ready(session, job).have_started() {
         return None;
     }
+    let cluster = session.cluster();
     let placed = cluster.jobs.tasks[job]
         .iter()
         .filter(|task| cluster.tasks.placement[*task].status == TaskStatus::Allocated);
@@ -311,20 +306,20 @@ fn job_report(
         let not_admitted = admission.lacking(cluster, job).map(Why::NotAdmitted);
         not_admitted.or_else(|| why::of_job(session, job))
     };
+    let ready = why::ready(session, job);
     let running = counts.of(TaskStatus::Running);
     let min_available = cluster.jobs.min_available[job];
     let phase = if finished {
         Phase::Completed
     } else if running > 0 && unschedulable.is_some() {
         Phase::Unknown
-    } else if cluster.members(job, Sense::Ready).are_enough() && cluster.is_schedulable(job) {
+    } else if ready.are_enough() && cluster.is_schedulable(job) {
         Phase::Running
     } else {
         Phase::Pending
     };
     let unplaced = unplaced(session, job);
     let unplaced_because = unplaced_because(session, job, &unplaced, unschedulable.as_ref());
-    let ready = why::ready(session, job);
     let n_fitting = n_fitting_of(session, job);
     let n_waiting = counts.of(TaskStatus::Pending);
     JobReport {
@@ -352,7 +347,7 @@ fn job_report(
         evicted: evicted_as_a_whole(session, job, phase),
         tried: session.was_tried(job),
         share,
-        waited_since: if had_started { None } else { waited_since(cluster, job) },
+        waited_since: if had_started { None } else { waited_since(session, job) },
     }
 }
 
