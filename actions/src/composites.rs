@@ -305,7 +305,7 @@ impl<T: JobTurns> Placing<'_, '_, T> {
         }
     }
 
-    /// Whether a composite PodGroup is complete with so many of its children.
+    /// Whether a composite PodGroup is complete with this number of complete children.
     fn are_enough(&self, row: CompositeIdx, n_complete: u32) -> bool {
         self.session.gangs().get(row).members(n_complete).are_enough()
     }

@@ -1,4 +1,5 @@
-//! What the result of a try of a job depends on, and so when a remembered try is forgotten. All reasons are in this file.
+//! What the result of a try of a job depends on, and so when a remembered try is forgotten. What is the same for all jobs
+//! is in [`ClusterInput`].
 //!
 //! A try in vain is remembered with its [`JobInput`], and recalled instead of another try while the job has an equal
 //! input: it would find the same. Its report is reported again if the [`ReportInput`] is equal too.

@@ -47,7 +47,7 @@ impl Session {
         let state = self.cluster_input(shares);
         let n_decisions = self.decisions.len();
         let turn_log = &mut self.turn_log;
-        // The renewal is the same in the same state.
+        // The renewal of nominations, which came before, is the same in the same state and with the same orders.
         turn_log.begin();
         turn_log.part = turn_log.memory.budget / n_queues.max(1);
         turn_log.at_start = Decided { n_decisions, n_helped: 0 };

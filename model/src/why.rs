@@ -28,7 +28,7 @@ pub struct Worded<T> {
 }
 
 impl<T> Worded<T> {
-    /// A value whose words nobody has asked for yet.
+    /// A value whose words are not made yet.
     pub const fn new(value: T) -> Self {
         Self { value, words: OnceLock::new() }
     }
@@ -151,7 +151,7 @@ pub struct InUse {
 pub enum NotTried {
     /// Other jobs of its queue are tried first.
     OthersFirst,
-    /// Its pods have so many different templates that it is not tried in every cycle.
+    /// Its pods have very many different templates, so it is not tried in every cycle.
     ManyTemplates,
     /// Either of these, and the status of its PodGroup has the result of an earlier try.
     AsBefore {
@@ -191,7 +191,7 @@ pub enum Lacking {
         /// Number of pods that had a place in the best try.
         n_fitting: u32,
     },
-    /// So many pods.
+    /// This number of pods.
     Pods(u32),
 }
 

@@ -37,7 +37,8 @@ pub struct Core {
     pub(crate) search: Search,
     pub(crate) durations: Durations,
     pub(crate) memory: Memory,
-    /// The last snapshot, which follows what changes. Without it, the next one is made from scratch and is equal.
+    /// The last snapshot, which follows what changes. Without it, the next one is made from scratch: only classes that no
+    /// task has any more are missing.
     pub(crate) live: LiveSnapshot,
 }
 

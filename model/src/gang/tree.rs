@@ -48,7 +48,7 @@ impl From<CompositeIdx> for Gang {
 }
 
 impl Composite {
-    /// Its children as its members, if so many of them are complete.
+    /// Its children as its members, of which this number is complete.
     pub fn members(&self, n: u32) -> Members {
         Members { n, min: self.facts.min_groups }
     }
@@ -138,7 +138,7 @@ impl GangTree {
         }
     }
 
-    /// How many tasks a gang is missing, if its jobs are missing so many and its smallest children become complete.
+    /// How many tasks a gang is missing: those that the jobs of its smallest children are missing.
     pub fn n_missing(&self, gang: Gang, of_job: &dyn Fn(JobIdx) -> u64) -> u64 {
         match gang {
             Gang::Job(job) => of_job(job),
