@@ -35,7 +35,7 @@ use crate::{
 pub struct WrittenMemory {
     budget: u64,
     recalls: bool,
-    rounds: Vec<WrittenRound>,
+    rounds: Vec<InQueue<BTreeSet<JobKey>>>,
     /// What the tries depended on; `None` if there are none.
     state: Option<ClusterInput>,
     tries: Vec<WrittenTry>,
@@ -44,7 +44,7 @@ pub struct WrittenMemory {
     #[serde(with = "pairs")]
     headroom: HeadroomMemory,
     reservations: ReservationMemory,
-    credits: Vec<WrittenCredit>,
+    credits: Vec<InQueue<Credit>>,
 }
 
 /// An action of what is remembered is not one of the configuration.
@@ -52,18 +52,31 @@ pub struct WrittenMemory {
 #[error("action {0} is not configured")]
 pub struct UnknownAction(String);
 
+/// What is remembered of a queue in an action.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct WrittenRound {
+struct InQueue<T> {
     action: String,
     queue: Name,
-    jobs: BTreeSet<JobKey>,
+    value: T,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct WrittenCredit {
-    action: String,
-    queue: Name,
-    credit: Credit,
+impl<T: Clone> InQueue<T> {
+    fn all(of: &BTreeMap<(&'static str, Name), T>) -> Vec<Self> {
+        let one = |((action, queue), value): (&(&'static str, Name), &T)| Self {
+            action: (*action).to_owned(),
+            queue: queue.clone(),
+            value: value.clone(),
+        };
+        of.iter().map(one).collect()
+    }
+
+    fn read_all(
+        all: Vec<Self>,
+        actions: &[&'static str],
+    ) -> Result<BTreeMap<(&'static str, Name), T>, UnknownAction> {
+        let one = |Self { action, queue, value }| Ok(((known(actions, &action)?, queue), value));
+        all.into_iter().map(one).collect()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -86,8 +99,18 @@ struct WrittenFailure {
 impl Memory {
     /// What is remembered, to be written down before a cycle that begins with this snapshot.
     pub fn written(&self, cluster: &Cluster) -> WrittenMemory {
-        let Self { budget, recalls, generation: _, rounds, tries, .. } = self;
-        let Self { evicted, headroom, reservations, credits, .. } = self;
+        let Self {
+            budget,
+            recalls,
+            // Each cycle is told its own.
+            generation: _,
+            rounds,
+            tries,
+            evicted,
+            headroom,
+            reservations,
+            credits,
+        } = self;
         let rows = rows(cluster);
         let holds = |tried: &&Arc<Tried>| {
             let state = tried.input.state();
@@ -98,27 +121,13 @@ impl Memory {
         WrittenMemory {
             budget: *budget,
             recalls: *recalls,
-            rounds: rounds
-                .iter()
-                .map(|((action, queue), jobs)| WrittenRound {
-                    action: (*action).to_owned(),
-                    queue: queue.clone(),
-                    jobs: jobs.clone(),
-                })
-                .collect(),
+            rounds: InQueue::all(rounds),
             state: tries.first().map(|tried| ClusterInput::clone(tried.input.state())),
             tries: tries.into_iter().map(|tried| WrittenTry::of(tried)).collect(),
             evicted: evicted.clone(),
             headroom: headroom.clone(),
             reservations: reservations.clone(),
-            credits: credits
-                .iter()
-                .map(|((action, queue), credit)| WrittenCredit {
-                    action: (*action).to_owned(),
-                    queue: queue.clone(),
-                    credit: credit.clone(),
-                })
-                .collect(),
+            credits: InQueue::all(credits),
         }
     }
 }
@@ -134,12 +143,17 @@ impl WrittenMemory {
         cluster: &Cluster,
         actions: &[&'static str],
     ) -> Result<Memory, UnknownAction> {
-        let Self { budget, recalls, rounds, state, tries, .. } = self;
-        let Self { evicted, headroom, reservations, credits, .. } = self;
-        let known = |action: &str| known(actions, action);
-        let round = |WrittenRound { action, queue, jobs }| Ok(((known(&action)?, queue), jobs));
-        let credit =
-            |WrittenCredit { action, queue, credit }| Ok(((known(&action)?, queue), credit));
+        let Self {
+            budget,
+            recalls,
+            rounds,
+            state,
+            tries,
+            evicted,
+            headroom,
+            reservations,
+            credits,
+        } = self;
         let (state, rows) = (state.map(Arc::new), rows(cluster));
         let input = |key: &JobKey| -> Option<JobInput> {
             let (state, job) = (state.as_ref()?, *rows.get(key)?);
@@ -153,12 +167,12 @@ impl WrittenMemory {
             budget,
             recalls,
             generation: None,
-            rounds: rounds.into_iter().map(round).collect::<Result<_, _>>()?,
+            rounds: InQueue::read_all(rounds, actions)?,
             tries: tries.into_iter().filter_map(tried).collect::<Result<_, _>>()?,
             evicted,
             headroom,
             reservations,
-            credits: credits.into_iter().map(credit).collect::<Result<_, _>>()?,
+            credits: InQueue::read_all(credits, actions)?,
         })
     }
 }

@@ -138,7 +138,8 @@ impl GangTree {
         }
     }
 
-    /// How many tasks a gang is missing: those that the jobs of its smallest children are missing.
+    /// How many tasks a gang is missing. Of a composite PodGroup only as many children count as have to be complete: those
+    /// that are missing fewest.
     pub fn n_missing(&self, gang: Gang, of_job: &dyn Fn(JobIdx) -> u64) -> u64 {
         match gang {
             Gang::Job(job) => of_job(job),
