@@ -29,7 +29,7 @@ pub(crate) struct Group {
 
 /// Nodes that are alike.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Kind {
+pub(crate) struct NodeKind {
     /// The groups that it admits, whatever is free.
     pub(crate) admits: Vec<bool>,
     /// What is free on each node, by dimension.
@@ -60,7 +60,7 @@ pub(crate) enum Assignment {
 /// often a node was compared with a group.
 pub(crate) fn assign(
     groups: &[Group],
-    nodes: &[Kind],
+    nodes: &[NodeKind],
     needed: &Needed,
     work: &mut u64,
 ) -> Assignment {
@@ -88,7 +88,7 @@ struct Search<'a> {
     needed: &'a Needed,
     /// The groups, the one that is hardest to place first.
     order: Vec<usize>,
-    kinds: Vec<Kind>,
+    kinds: Vec<NodeKind>,
     /// The kind and the position of each node, in the order in which they are filled.
     nodes: Vec<(usize, usize)>,
     /// For each node, how many tasks of each group it and those after it hold, each group by itself.
@@ -101,7 +101,7 @@ struct Search<'a> {
 
 impl Group {
     /// What part of the largest free amount one of them takes, in millionths.
-    pub(crate) fn part_of_largest(&self, nodes: &[Kind]) -> i128 {
+    pub(crate) fn part_of_largest(&self, nodes: &[NodeKind]) -> i128 {
         let part = |(dim, amount): (usize, &i64)| {
             let largest = nodes.iter().map(|kind| kind.free[dim]).max().unwrap_or(0).max(1);
             i128::from(*amount) * 1_000_000 / i128::from(largest)
@@ -111,9 +111,9 @@ impl Group {
 }
 
 impl<'a> Search<'a> {
-    fn new(groups: &'a [Group], nodes: &[Kind], needed: &'a Needed, work: u64) -> Self {
+    fn new(groups: &'a [Group], nodes: &[NodeKind], needed: &'a Needed, work: u64) -> Self {
         let n_tasks: u32 = groups.iter().map(|group| group.n_tasks).fold(0, u32::saturating_add);
-        let mut members: BTreeMap<&Kind, Vec<usize>> = BTreeMap::new();
+        let mut members: BTreeMap<&NodeKind, Vec<usize>> = BTreeMap::new();
         for (at, kind) in nodes.iter().enumerate() {
             let nodes = members.entry(kind).or_default();
             // More are never needed.
@@ -121,10 +121,10 @@ impl<'a> Search<'a> {
                 nodes.push(at);
             }
         }
-        let holds = |(kind, _): &(&Kind, Vec<usize>)| {
+        let holds = |(kind, _): &(&NodeKind, Vec<usize>)| {
             groups.iter().enumerate().any(|(at, group)| n_held(kind, group, at) > 0)
         };
-        let mut members: Vec<(&Kind, Vec<usize>)> = members.into_iter().filter(holds).collect();
+        let mut members: Vec<(&NodeKind, Vec<usize>)> = members.into_iter().filter(holds).collect();
         members.sort_by_cached_key(|(kind, _)| {
             (kind.admits.iter().filter(|admits| **admits).count(), *kind)
         });
@@ -274,7 +274,7 @@ impl<'a> Search<'a> {
 }
 
 /// How many tasks of a group a node holds.
-fn n_held(kind: &Kind, group: &Group, at: usize) -> u32 {
+fn n_held(kind: &NodeKind, group: &Group, at: usize) -> u32 {
     if kind.admits[at] { times(&kind.free, &group.request).min(group.n_tasks) } else { 0 }
 }
 
@@ -285,7 +285,7 @@ fn times(free: &[i64], request: &[i64]) -> u32 {
 }
 
 /// The groups by how many nodes hold one of their tasks, then by what part of the largest node it takes.
-fn hardest_first(groups: &[Group], nodes: &[Kind]) -> Vec<usize> {
+fn hardest_first(groups: &[Group], nodes: &[NodeKind]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..groups.len()).collect();
     order.sort_by_cached_key(|at| {
         let group = &groups[*at];
@@ -297,7 +297,7 @@ fn hardest_first(groups: &[Group], nodes: &[Kind]) -> Vec<usize> {
 
 /// The next set of tasks on a node to which none of those that are left can be added: most of the hardest group first.
 fn next_set(
-    (kind, groups, order): (&Kind, &[Group], &[usize]),
+    (kind, groups, order): (&NodeKind, &[Group], &[usize]),
     left: &[u32],
     last: Option<Counts>,
     work: &mut u64,
@@ -354,7 +354,7 @@ mod tests {
     use super::*;
 
     /// Three groups, and nodes that some of their tasks fill to the brim.
-    fn filled(n_nodes: i64) -> (Vec<Group>, Vec<Kind>, Needed) {
+    fn filled(n_nodes: i64) -> (Vec<Group>, Vec<NodeKind>, Needed) {
         let requests = [vec![5, 2], vec![3, 4], vec![2, 1]];
         let mut n_tasks = [0; 3];
         let mut nodes = Vec::new();
@@ -365,7 +365,7 @@ mod tests {
                 n_tasks[group] += 1;
                 free.iter_mut().zip(&requests[group]).for_each(|(free, amount)| *free += amount);
             }
-            nodes.push(Kind { admits: vec![true; 3], free });
+            nodes.push(NodeKind { admits: vec![true; 3], free });
         }
         let groups: Vec<Group> = requests
             .into_iter()

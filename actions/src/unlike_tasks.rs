@@ -20,7 +20,7 @@ use kube_batch_model::{
 };
 
 use crate::{
-    assignment::{Assignment, Group, Kind, Needed, assign},
+    assignment::{Assignment, Group, Needed, NodeKind, assign},
     budget::Budget,
     gang::{could_be_held, minimum_reached, place_if_free, place_tasks, tasks_for_later},
 };
@@ -217,7 +217,7 @@ struct View {
     groups: Vec<Alike>,
     sizes: Vec<Group>,
     nodes: Vec<NodeIdx>,
-    kinds: Vec<Kind>,
+    kinds: Vec<NodeKind>,
 }
 
 impl View {
@@ -252,7 +252,7 @@ impl View {
                 continue;
             }
             let free = dims.iter().map(|dim| free(session, node, *dim)).collect();
-            kinds.push(Kind { admits, free });
+            kinds.push(NodeKind { admits, free });
             nodes.push(node);
         }
         Some(Self { groups, sizes, nodes, kinds })

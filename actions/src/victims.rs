@@ -12,6 +12,7 @@ mod attempt;
 mod cover;
 mod domains;
 mod dry_run;
+mod evictable;
 mod in_queue;
 mod index;
 mod limit;
@@ -24,7 +25,6 @@ mod plan;
 mod policy;
 mod reprieve;
 mod select;
-mod unit;
 mod whole_jobs;
 
 use std::collections::VecDeque;

@@ -12,23 +12,23 @@ use kube_batch_model::{
 pub(crate) type WaitingByJob = BTreeMap<JobIdx, VecDeque<TaskIdx>>;
 
 /// The composite PodGroups whose jobs had their turn in an action.
-pub(crate) type Tried = BTreeSet<CompositeIdx>;
+pub(crate) type TriedGroups = BTreeSet<CompositeIdx>;
 
 /// What an action has still to try.
 #[derive(Default)]
 pub(crate) struct Waiting {
     pub(crate) tasks: WaitingByJob,
-    pub(crate) tried: Tried,
+    pub(crate) tried: TriedGroups,
 }
 
 /// What two waiting tasks of a job must have in common for the failure of one to hold for the other.
-pub(crate) trait Kind: PartialEq {
+pub(crate) trait TaskKind: PartialEq {
     fn of(cluster: &Cluster, task: TaskIdx) -> Self;
 
     fn class(&self) -> ClassIdx;
 }
 
-impl Kind for ClassIdx {
+impl TaskKind for ClassIdx {
     fn of(cluster: &Cluster, task: TaskIdx) -> Self {
         cluster.tasks.class[task]
     }
@@ -52,7 +52,7 @@ impl<K> Default for Unplaceable<K> {
     }
 }
 
-impl<K: Kind> Unplaceable<K> {
+impl<K: TaskKind> Unplaceable<K> {
     /// Removes the next task to be tried. Tasks that no longer wait are dropped, and those of a kind
     /// for which no place was found are skipped.
     pub(crate) fn next(

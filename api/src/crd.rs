@@ -18,7 +18,7 @@ use k8s_openapi::{
 };
 use kube::core::Resource;
 use kube_batch_model::{
-    api_version::ApiVersion,
+    group_version::GroupVersion,
     object_status::{PodGroupStatus, QueueStatus},
 };
 use schemars::JsonSchema;
@@ -230,7 +230,7 @@ pub mod v1alpha1 {
         PodGroup,
         PodGroupSpec,
         PodGroupStatus,
-        ApiVersion::V1Alpha1,
+        GroupVersion::V1Alpha1,
         NamespaceResourceScope,
         "podgroups"
     );
@@ -239,7 +239,7 @@ pub mod v1alpha1 {
         Queue,
         QueueSpec,
         QueueStatus,
-        ApiVersion::V1Alpha1,
+        GroupVersion::V1Alpha1,
         ClusterResourceScope,
         "queues"
     );
@@ -255,7 +255,7 @@ pub mod v1alpha2 {
         PodGroup,
         PodGroupSpec,
         PodGroupStatus,
-        ApiVersion::V1Alpha2,
+        GroupVersion::V1Alpha2,
         NamespaceResourceScope,
         "podgroups"
     );
@@ -264,7 +264,7 @@ pub mod v1alpha2 {
         Queue,
         QueueSpec,
         QueueStatus,
-        ApiVersion::V1Alpha2,
+        GroupVersion::V1Alpha2,
         ClusterResourceScope,
         "queues"
     );
@@ -272,7 +272,7 @@ pub mod v1alpha2 {
 
 /// The four CustomResourceDefinitions, by the file name of their manifest.
 pub fn definitions() -> Vec<(String, CustomResourceDefinition)> {
-    ApiVersion::OWN
+    GroupVersion::OWN
         .into_iter()
         .flat_map(|version| [pod_group_definition(version), queue_definition(version)])
         .map(|definition| {
@@ -282,7 +282,7 @@ pub fn definitions() -> Vec<(String, CustomResourceDefinition)> {
         .collect()
 }
 
-fn pod_group_definition(version: ApiVersion) -> CustomResourceDefinition {
+fn pod_group_definition(version: GroupVersion) -> CustomResourceDefinition {
     definition(
         version,
         Kind {
@@ -328,7 +328,7 @@ fn pod_group_definition(version: ApiVersion) -> CustomResourceDefinition {
     )
 }
 
-fn queue_definition(version: ApiVersion) -> CustomResourceDefinition {
+fn queue_definition(version: GroupVersion) -> CustomResourceDefinition {
     let mut spec = schema_of::<QueueSpec>();
     let weight = spec.properties.as_mut().and_then(|p| p.get_mut("weight"));
     // Parity: differs, see docs/parity.md#d3. The type reads an absent weight as 0, as objects
@@ -440,7 +440,7 @@ const UNSCHEDULABLE_REASON: &str = r#".status.conditions[?(@.type=="Unschedulabl
 const UNSCHEDULABLE_MESSAGE: &str = r#".status.conditions[?(@.type=="Unschedulable")].message"#;
 
 fn definition(
-    version: ApiVersion,
+    version: GroupVersion,
     kind: Kind,
     spec: JSONSchemaProps,
     status: JSONSchemaProps,

@@ -15,8 +15,8 @@ use kube_batch_cache::{
     store::{Change, Store, Stored},
 };
 use kube_batch_model::{
-    api_version::ApiVersion,
     facts::{FactError, fact::Fact, group::GroupFacts, pod::Interner, queue::QueueFacts},
+    group_version::GroupVersion,
     name::{Name, ObjectKey},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -142,7 +142,7 @@ macro_rules! each_kind {
 
 /// Whether the objects of a kind have a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum KindScope {
     /// They have none.
     Cluster,
     /// They have one.
@@ -164,7 +164,7 @@ struct Row {
     name: &'static str,
     resource: &'static str,
     version: &'static str,
-    scope: Scope,
+    scope: KindScope,
     availability: Availability,
     if_missing: &'static str,
 }
@@ -213,7 +213,7 @@ macro_rules! declare_kinds {
                         name: $name,
                         resource: $resource,
                         version: $version,
-                        scope: Scope::$scope,
+                        scope: KindScope::$scope,
                         availability: Availability::$availability,
                         if_missing: $if_missing,
                     }, )*
@@ -236,11 +236,11 @@ macro_rules! declare_kinds {
                 match self {
                     $( Self::$variant => delete!(store, name, $type, $($facts)?), )*
                     Self::PodGroup => {
-                        ApiVersion::ALL.map(|v| store.groups.delete(&(name.clone(), v))).contains(&true)
+                        GroupVersion::ALL.map(|v| store.groups.delete(&(name.clone(), v))).contains(&true)
                     }
                     Self::Queue => {
                         let name = &name.name;
-                        ApiVersion::ALL.map(|v| store.queues.delete(&(name.clone(), v))).contains(&true)
+                        GroupVersion::ALL.map(|v| store.queues.delete(&(name.clone(), v))).contains(&true)
                     }
                 }
             }
@@ -255,7 +255,7 @@ const POD_GROUP: Row = Row {
     name: "PodGroup",
     resource: "podgroups",
     version: "",
-    scope: Scope::Namespaced,
+    scope: KindScope::Namespaced,
     availability: Availability::IfInstalled,
     if_missing: "pods that name a PodGroup wait",
 };
@@ -265,7 +265,7 @@ const QUEUE: Row = Row {
     name: "Queue",
     resource: "queues",
     version: "",
-    scope: Scope::Cluster,
+    scope: KindScope::Cluster,
     availability: Availability::IfInstalled,
     if_missing: "jobs wait, because their queues do not exist",
 };
@@ -283,7 +283,7 @@ impl Kind {
 
     /// Whether its objects have a namespace.
     pub fn is_namespaced(self) -> bool {
-        self.row().scope == Scope::Namespaced
+        self.row().scope == KindScope::Namespaced
     }
 
     /// Which clusters serve it.
@@ -313,9 +313,9 @@ impl Kind {
     }
 
     /// The APIs of PodGroups, or those of queues; none of other kinds.
-    pub fn versions(self) -> impl Iterator<Item = ApiVersion> {
-        let has_queues = |version: ApiVersion| dialect::spec(version).queues.is_some();
-        ApiVersion::ALL.into_iter().filter(move |version| {
+    pub fn versions(self) -> impl Iterator<Item = GroupVersion> {
+        let has_queues = |version: GroupVersion| dialect::spec(version).queues.is_some();
+        GroupVersion::ALL.into_iter().filter(move |version| {
             self == Self::PodGroup || self == Self::Queue && has_queues(*version)
         })
     }
@@ -324,7 +324,7 @@ impl Kind {
     pub fn is_in(self, group: &str) -> bool {
         let was_extension = matches!(self, Self::ReplicaSet | Self::Deployment);
         if self.is_of_dialects() {
-            ApiVersion::OWN.iter().any(|own| own.group() == group)
+            GroupVersion::OWN.iter().any(|own| own.group() == group)
         } else {
             self.group() == group || was_extension && group == "extensions"
         }
@@ -333,7 +333,7 @@ impl Kind {
     /// Its resources as RBAC and kubectl name them: plural and group. PodGroup and Queue have several.
     pub fn resources(self) -> Vec<String> {
         if self.is_of_dialects() {
-            let name = |version: ApiVersion| format!("{}.{}", self.plural(), version.group());
+            let name = |version: GroupVersion| format!("{}.{}", self.plural(), version.group());
             self.versions().map(name).collect()
         } else {
             vec![self.row().resource.to_owned()]
@@ -390,7 +390,7 @@ pub trait WatchedKind:
     /// Whether cycles need it.
     const NEED: WatchNeed;
     /// The API that it is a PodGroup or queue of.
-    const API: Option<ApiVersion> = None;
+    const API: Option<GroupVersion> = None;
 
     /// The key in the store of the object with this name.
     fn key(name: &ObjectKey) -> <Self::Facts as Stored>::Key;
@@ -485,7 +485,7 @@ fn within_bounds<F: Fact>(
 }
 
 fn group(
-    version: ApiVersion,
+    version: GroupVersion,
     object: &RawObject,
     interner: &Interner,
 ) -> Result<GroupFacts, FactError> {
@@ -494,14 +494,14 @@ fn group(
     within_bounds(facts, object, ("PodGroup", &key))
 }
 
-fn queue(version: ApiVersion, object: &RawObject) -> Result<QueueFacts, FactError> {
+fn queue(version: GroupVersion, object: &RawObject) -> Result<QueueFacts, FactError> {
     let facts = dialect::of(version).read_queue(object)?;
     let name = facts.name.clone();
     within_bounds(facts, object, ("Queue", &name))
 }
 
 /// Roles of earlier versions do not name the APIs of other projects.
-const fn need(version: ApiVersion) -> WatchNeed {
+const fn need(version: GroupVersion) -> WatchNeed {
     if version.is_own() { WatchNeed::Required } else { WatchNeed::Optional }
 }
 
@@ -510,13 +510,13 @@ impl<const VERSION: u8> WatchedKind for GroupOf<VERSION> {
 
     const RESOURCE: &'static str = dialect::spec(Self::VERSION).groups;
     const NEED: WatchNeed = need(Self::VERSION);
-    const API: Option<ApiVersion> = Some(Self::VERSION);
+    const API: Option<GroupVersion> = Some(Self::VERSION);
 
-    fn key(name: &ObjectKey) -> (ObjectKey, ApiVersion) {
+    fn key(name: &ObjectKey) -> (ObjectKey, GroupVersion) {
         (name.clone(), Self::VERSION)
     }
 
-    fn has_key((_, version): &(ObjectKey, ApiVersion)) -> bool {
+    fn has_key((_, version): &(ObjectKey, GroupVersion)) -> bool {
         *version == Self::VERSION
     }
 
@@ -534,13 +534,13 @@ impl<const VERSION: u8> WatchedKind for QueueOf<VERSION> {
         None => "",
     };
     const NEED: WatchNeed = need(Self::VERSION);
-    const API: Option<ApiVersion> = Some(Self::VERSION);
+    const API: Option<GroupVersion> = Some(Self::VERSION);
 
-    fn key(name: &ObjectKey) -> (Name, ApiVersion) {
+    fn key(name: &ObjectKey) -> (Name, GroupVersion) {
         (name.name.clone(), Self::VERSION)
     }
 
-    fn has_key((_, version): &(Name, ApiVersion)) -> bool {
+    fn has_key((_, version): &(Name, GroupVersion)) -> bool {
         *version == Self::VERSION
     }
 
@@ -564,14 +564,22 @@ pub trait ApplyObject {
     /// # Errors
     ///
     /// As [`apply`](Self::apply).
-    fn apply_group(&mut self, version: ApiVersion, group: &RawObject) -> Result<Change, FactError>;
+    fn apply_group(
+        &mut self,
+        version: GroupVersion,
+        group: &RawObject,
+    ) -> Result<Change, FactError>;
 
     /// Reads a queue of any API, and stores its facts.
     ///
     /// # Errors
     ///
     /// As [`apply`](Self::apply).
-    fn apply_queue(&mut self, version: ApiVersion, queue: &RawObject) -> Result<Change, FactError>;
+    fn apply_queue(
+        &mut self,
+        version: GroupVersion,
+        queue: &RawObject,
+    ) -> Result<Change, FactError>;
 }
 
 impl ApplyObject for Store {
@@ -580,12 +588,20 @@ impl ApplyObject for Store {
         Ok(self.put(facts))
     }
 
-    fn apply_group(&mut self, version: ApiVersion, group: &RawObject) -> Result<Change, FactError> {
+    fn apply_group(
+        &mut self,
+        version: GroupVersion,
+        group: &RawObject,
+    ) -> Result<Change, FactError> {
         let facts = self::group(version, group, self.interner_mut())?;
         Ok(self.put(facts))
     }
 
-    fn apply_queue(&mut self, version: ApiVersion, queue: &RawObject) -> Result<Change, FactError> {
+    fn apply_queue(
+        &mut self,
+        version: GroupVersion,
+        queue: &RawObject,
+    ) -> Result<Change, FactError> {
         Ok(self.put(self::queue(version, queue)?))
     }
 }

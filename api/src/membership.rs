@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::PodSpec, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube_batch_model::{
-    api_version::ApiVersion,
+    group_version::GroupVersion,
     membership::{
         BOUND_MINIMUM_ANNOTATION, BOUND_QUEUE_ANNOTATION, GROUP_ANNOTATION,
         PROTECTED_UNTIL_ANNOTATION,
@@ -28,7 +28,7 @@ pub(crate) fn bound_queue_of(meta: &ObjectMeta) -> Option<&String> {
 /// A field of pods that may name a PodGroup.
 pub struct MemberField {
     /// The API of these PodGroups, or one that shares names with it.
-    pub version: ApiVersion,
+    pub version: GroupVersion,
     /// Its name in messages: "annotation example.com/group".
     pub name: &'static str,
     /// Its path.
@@ -42,28 +42,28 @@ pub struct MemberField {
 /// The fields, in order of precedence: what users write before what controllers add.
 const FIELDS: [MemberField; 4] = [
     MemberField {
-        version: ApiVersion::V1Alpha2,
+        version: GroupVersion::V1Alpha2,
         name: "annotation scheduling.k8s.io/group-name",
         path: "metadata.annotations[scheduling.k8s.io/group-name]",
         read: |meta, _| meta.annotations.as_ref()?.get(GROUP_ANNOTATION),
         only_if_served: false,
     },
     MemberField {
-        version: ApiVersion::Volcano,
+        version: GroupVersion::Volcano,
         name: "annotation scheduling.volcano.sh/group-name",
         path: "metadata.annotations[scheduling.volcano.sh/group-name]",
         read: |meta, _| meta.annotations.as_ref()?.get("scheduling.volcano.sh/group-name"),
         only_if_served: true,
     },
     MemberField {
-        version: ApiVersion::Coscheduling,
+        version: GroupVersion::Coscheduling,
         name: "label scheduling.x-k8s.io/pod-group",
         path: "metadata.labels[scheduling.x-k8s.io/pod-group]",
         read: |meta, _| meta.labels.as_ref()?.get("scheduling.x-k8s.io/pod-group"),
         only_if_served: true,
     },
     MemberField {
-        version: ApiVersion::Kubernetes,
+        version: GroupVersion::Kubernetes,
         name: "field spec.schedulingGroup.podGroupName",
         path: "spec.schedulingGroup.podGroupName",
         read: |_, spec| spec?.scheduling_group.as_ref()?.pod_group_name.as_ref(),

@@ -16,8 +16,8 @@ use std::{
 
 use jiff::Timestamp;
 use kube_batch_model::{
-    api_version::ApiVersion,
     facts::{class::PodTemplate, pod::TaskFacts},
+    group_version::GroupVersion,
     intern::{InternId, Interned},
     selector::Labels,
     status::TaskStatus,
@@ -64,10 +64,10 @@ struct Header {
     taken: Timestamp,
     /// The APIs of PodGroups and queues that are served; an older dump does not have them.
     #[serde(default)]
-    served: Vec<ApiVersion>,
+    served: Vec<GroupVersion>,
     /// Those of them that cannot be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    unreadable: Vec<ApiVersion>,
+    unreadable: Vec<GroupVersion>,
     /// The generation of the store; an older dump does not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     generation: Option<u64>,
@@ -129,8 +129,8 @@ pub fn write(
     taken: Timestamp,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let served = ApiVersion::ALL.into_iter().filter(|version| store.served().has(*version));
-    let unreadable = ApiVersion::ALL.into_iter().filter(|api| store.unreadable().has(*api));
+    let served = GroupVersion::ALL.into_iter().filter(|version| store.served().has(*version));
+    let unreadable = GroupVersion::ALL.into_iter().filter(|api| store.unreadable().has(*api));
     let (served, unreadable) = (served.collect(), unreadable.collect());
     let (format, generation) = (FORMAT.to_owned(), Some(store.generation()));
     line(out, &Header { format, taken, served, unreadable, generation })?;

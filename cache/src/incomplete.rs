@@ -113,9 +113,9 @@ fn keep_places(Snapshot { cluster, rejected, .. }: &mut Snapshot) {
 mod tests {
     use jiff::Timestamp;
     use kube_batch_model::{
-        api_version::ApiVersion::V1Alpha2,
         column::Ordinal as _,
         decision::{Decision, PodRef},
+        group_version::GroupVersion::V1Alpha2,
         membership::BOUND_MINIMUM_ANNOTATION,
         name::ObjectKey,
     };

@@ -17,7 +17,7 @@ pub struct Mirror {
 impl Mirror {
     /// Copies at most `n` changes from what records its changes since it was empty. Returns whether it
     /// is equal to that now.
-    pub fn follow(&mut self, store: &mut Store, assumed: &mut Assumed, n: usize) -> bool {
+    pub fn copy_changes(&mut self, store: &mut Store, assumed: &mut Assumed, n: usize) -> bool {
         let n_facts = store.copy_changes(&mut self.store, n);
         let n_decisions = assumed.copy_changes(&mut self.assumed, n - n_facts);
         n_facts + n_decisions < n
@@ -79,7 +79,7 @@ mod tests {
             }
             Step::Forget(n) => assumed.forget(&name(n)),
             Step::Clear => assumed.clear(),
-            Step::Follow(n) => drop(mirror.follow(store, assumed, n)),
+            Step::Follow(n) => drop(mirror.copy_changes(store, assumed, n)),
         }
     }
 
@@ -93,10 +93,10 @@ mod tests {
             for step in steps {
                 run(step, &mut store, &mut assumed, &mut mirror);
             }
-            while !mirror.follow(&mut store, &mut assumed, 3) {}
+            while !mirror.copy_changes(&mut store, &mut assumed, 3) {}
             prop_assert_eq!(&mirror.store.nodes, &store.nodes);
             prop_assert_eq!(&mirror.assumed, &assumed);
-            prop_assert!(mirror.follow(&mut store, &mut assumed, 1), "nothing is left to copy");
+            prop_assert!(mirror.copy_changes(&mut store, &mut assumed, 1), "nothing is left to copy");
         }
     }
 }

@@ -20,10 +20,10 @@ use std::{
 };
 
 use kube_batch_model::{
-    api_version::{ApiVersion, Join},
     cluster::{Cluster, Nodes, Queues},
     column::{Column, Dim},
     facts::{fact::Fact, group::GroupFacts, policy::BudgetFacts, queue::QueueFacts},
+    group_version::{GroupVersion, Join},
     name::{Name, ObjectKey},
     problem::{Duplicate, Ignored},
     resource::{Dimensions, Ledger, ResourceVector},
@@ -35,7 +35,7 @@ use self::{
     devices::{ClaimUsers, devices_of, of_devices, published_devices},
     hints::Hints,
     jobs::sort_into_jobs,
-    rows::Rows,
+    rows::SnapshotRows,
     storage::storage_of,
 };
 pub use self::{
@@ -85,9 +85,18 @@ pub(crate) fn fold(
     let dimensions = dimensions_of(store);
     let nodes = nodes_of(store, &dimensions);
     let queues = queues_of(queues, &dimensions);
-    let rows = Rows::new(members, &dimensions, &nodes, queues, (store, assumed, options));
-    let Rows { classifier, classes, matchers, claim_users, hints, tasks, jobs, queues, rejected } =
-        rows;
+    let rows = SnapshotRows::new(members, &dimensions, &nodes, queues, (store, assumed, options));
+    let SnapshotRows {
+        classifier,
+        classes,
+        matchers,
+        claim_users,
+        hints,
+        tasks,
+        jobs,
+        queues,
+        rejected,
+    } = rows;
     let n_dimensions = dimensions.len();
     let mut cluster = Cluster {
         classes,
@@ -143,7 +152,7 @@ fn groups_that_count(
     store: &Store,
     duplicate: impl FnMut(&ObjectKey, Duplicate),
 ) -> Vec<(Join, &ObjectKey, &Arc<GroupFacts>)> {
-    let is_same = |l: ApiVersion, r: ApiVersion| l.join() == r.join();
+    let is_same = |l: GroupVersion, r: GroupVersion| l.join() == r.join();
     let groups = last_of_each(&store.groups, is_same, duplicate).into_iter();
     groups.map(|(key, version, facts)| (version.join(), key, facts)).collect()
 }
@@ -160,11 +169,11 @@ fn queues_that_count(
 /// For each name among APIs that share names, the object of the last API, in order of names.
 // Parity: differs, see docs/parity.md#j2.
 fn last_of_each<K: Ord + Clone, F: Fact>(
-    table: &Table<(K, ApiVersion), F>,
-    share_names: impl Fn(ApiVersion, ApiVersion) -> bool,
+    table: &Table<(K, GroupVersion), F>,
+    share_names: impl Fn(GroupVersion, GroupVersion) -> bool,
     mut duplicate: impl FnMut(&K, Duplicate),
-) -> Vec<(&K, ApiVersion, &Arc<F>)> {
-    let mut last: Vec<(&K, ApiVersion, &Arc<F>)> = Vec::with_capacity(table.len());
+) -> Vec<(&K, GroupVersion, &Arc<F>)> {
+    let mut last: Vec<(&K, GroupVersion, &Arc<F>)> = Vec::with_capacity(table.len());
     for ((key, version), facts) in table.iter() {
         // Keys are in order of name and API, and APIs that share names are adjacent in that order.
         match last.last_mut() {

@@ -10,7 +10,6 @@
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
 use kube_batch_model::{
-    api_version::{ApiVersion, Join, ServedApis},
     facts::{
         class::PodTemplate,
         fact::Fact,
@@ -19,6 +18,7 @@ use kube_batch_model::{
         pod::{Interner, TaskFacts},
         queue::QueueFacts,
     },
+    group_version::{GroupVersion, Join, ServedApis},
     name::{Name, ObjectKey},
     selector::Labels,
 };
@@ -325,7 +325,7 @@ impl Store {
     }
 
     /// Sets whether an API is served. That can change the job of many pods.
-    pub const fn set_served(&mut self, version: ApiVersion, is_served: bool) -> Change {
+    pub const fn set_served(&mut self, version: GroupVersion, is_served: bool) -> Change {
         if self.served.set(version, is_served) { Change::Facts } else { Change::Nothing }
     }
 
@@ -336,20 +336,22 @@ impl Store {
 
     /// Sets whether an API that is served can be read. Jobs with its PodGroups wait while it cannot.
     // Parity: see docs/parity.md#k10.
-    pub const fn set_readable(&mut self, version: ApiVersion, is_readable: bool) -> Change {
+    pub const fn set_readable(&mut self, version: GroupVersion, is_readable: bool) -> Change {
         if self.unreadable.set(version, !is_readable) { Change::Facts } else { Change::Nothing }
     }
 
     /// The API that cannot be read, of which a PodGroup is or may be that pods name in this way.
-    pub fn unreadable_api(&self, join: Join, group: Option<&GroupFacts>) -> Option<ApiVersion> {
+    pub fn unreadable_api(&self, join: Join, group: Option<&GroupFacts>) -> Option<GroupVersion> {
         if self.unreadable.is_empty() {
             return None;
         }
-        let is_of = |version: &ApiVersion| match group {
+        let is_of = |version: &GroupVersion| match group {
             Some(group) => group.version == *version,
             None => version.join() == join,
         };
-        ApiVersion::ALL.into_iter().find(|version| self.unreadable.has(*version) && is_of(version))
+        GroupVersion::ALL
+            .into_iter()
+            .find(|version| self.unreadable.has(*version) && is_of(version))
     }
 
     /// Stores a pod from facts, labels and template.
@@ -386,8 +388,8 @@ impl Store {
     }
 }
 
-fn last<F>(of: impl Fn(ApiVersion) -> Option<F>) -> Option<F> {
-    ApiVersion::ALL.into_iter().rev().find_map(of)
+fn last<F>(of: impl Fn(GroupVersion) -> Option<F>) -> Option<F> {
+    GroupVersion::ALL.into_iter().rev().find_map(of)
 }
 
 #[cfg(test)]
@@ -428,7 +430,7 @@ mod tests {
         let mut store = Store::default();
         let (key, name) = (ObjectKey::new("ns", "a"), Name::from("a"));
         assert!(store.group(Join::Annotation, &key).is_none() && store.queue(&name).is_none());
-        let [older, newer] = ApiVersion::OWN;
+        let [older, newer] = GroupVersion::OWN;
         // In any order of events.
         for version in [older, newer, older] {
             store.put_group(version, json!({"metadata": {"name": "a", "namespace": "ns"}}));

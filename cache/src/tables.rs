@@ -43,9 +43,9 @@ macro_rules! each_table {
             /// DeviceTaintRules.
             device_taint_rules: DeviceTaintRule(kube_batch_model::facts::device::taint::DeviceTaintRuleFacts), Name = |facts| facts.name.clone();
             /// Queues of all APIs.
-            queues: Queue(kube_batch_model::facts::queue::QueueFacts), (Name, ApiVersion) = |facts| (facts.name.clone(), facts.version);
+            queues: Queue(kube_batch_model::facts::queue::QueueFacts), (Name, GroupVersion) = |facts| (facts.name.clone(), facts.version);
             /// PodGroups of all APIs.
-            groups: PodGroup(kube_batch_model::facts::group::GroupFacts), (ObjectKey, ApiVersion) = |facts| (facts.key.clone(), facts.version);
+            groups: PodGroup(kube_batch_model::facts::group::GroupFacts), (ObjectKey, GroupVersion) = |facts| (facts.key.clone(), facts.version);
             /// Composite PodGroups.
             composites: CompositePodGroup(kube_batch_model::facts::composite::CompositeFacts), ObjectKey = |facts| facts.key.clone();
             $($pods)*

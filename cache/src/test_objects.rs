@@ -7,8 +7,8 @@ use kube_batch_api::{
     read,
 };
 use kube_batch_model::{
-    api_version::ApiVersion,
     facts::{FactError, pod::Interner},
+    group_version::GroupVersion,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -38,13 +38,13 @@ impl Store {
         self.put_object(claim, |claim, _| read::resource_claim(claim))
     }
 
-    pub(crate) fn put_group(&mut self, version: ApiVersion, group: Value) -> Change {
+    pub(crate) fn put_group(&mut self, version: GroupVersion, group: Value) -> Change {
         self.put_object(group, |group: &RawObject, interner| {
             dialect::of(version).read_group(group, interner.prefixes())
         })
     }
 
-    pub(crate) fn put_queue(&mut self, version: ApiVersion, queue: Value) -> Change {
+    pub(crate) fn put_queue(&mut self, version: GroupVersion, queue: Value) -> Change {
         self.put_object(queue, |queue: &RawObject, _| dialect::of(version).read_queue(queue))
     }
 }

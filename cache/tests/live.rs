@@ -20,13 +20,13 @@ use kube_batch_cache::{
     store::Store,
 };
 use kube_batch_model::{
-    api_version::ApiVersion,
     decision::{Decision, DeviceChoice, EvictionCause, JobInQueue, PodRef},
     devices::ExtendedClaim,
     facts::{
         device::{DeviceId, claim::Allocation},
         metadata::MetadataPrefixes,
     },
+    group_version::GroupVersion,
     membership::BOUND_QUEUE_ANNOTATION,
     name::{JobKey, Name, ObjectKey},
     problem::JobProblem,
@@ -90,10 +90,10 @@ enum Step {
         queue: u8,
         has_class: bool,
         note: u8,
-        version: ApiVersion,
+        version: GroupVersion,
         parent: Option<u8>,
     },
-    DeleteGroup(u8, ApiVersion),
+    DeleteGroup(u8, GroupVersion),
     Composite {
         name: u8,
         parent: Option<u8>,
@@ -111,9 +111,9 @@ enum Step {
         name: u8,
         created: u8,
         limit: Option<u8>,
-        version: ApiVersion,
+        version: GroupVersion,
     },
-    DeleteQueue(u8, ApiVersion),
+    DeleteQueue(u8, GroupVersion),
     Class(i32),
     Namespace(u8),
     Budget {
@@ -147,7 +147,7 @@ enum Step {
     Reject(u8),
     EndBackOff(u8),
     Settle,
-    Readable(ApiVersion, bool),
+    Readable(GroupVersion, bool),
     /// Takes a snapshot, and gives it back unless a cycle has panicked.
     Take {
         gives_back: bool,
@@ -205,8 +205,8 @@ fn pod_step() -> impl Strategy<Value = PodStep> {
     )
 }
 
-fn version() -> impl Strategy<Value = ApiVersion> {
-    prop::sample::select(ApiVersion::OWN.to_vec())
+fn version() -> impl Strategy<Value = GroupVersion> {
+    prop::sample::select(GroupVersion::OWN.to_vec())
 }
 
 fn group_step() -> impl Strategy<Value = Step> {
@@ -424,7 +424,12 @@ impl World {
         for name in 0..3 {
             world.run(Step::Node { name, cpu: 8, has_gpus: false });
         }
-        world.run(Step::Queue { name: 0, created: 0, limit: None, version: ApiVersion::V1Alpha2 });
+        world.run(Step::Queue {
+            name: 0,
+            created: 0,
+            limit: None,
+            version: GroupVersion::V1Alpha2,
+        });
         world
     }
 
@@ -756,7 +761,7 @@ const fn group(name: u8) -> Step {
         queue: 0,
         has_class: false,
         note: 0,
-        version: ApiVersion::V1Alpha2,
+        version: GroupVersion::V1Alpha2,
         parent: None,
     }
 }
@@ -764,7 +769,7 @@ const fn group(name: u8) -> Step {
 #[test]
 fn only_jobs_of_an_api_that_cannot_be_read_wait_for_it() {
     let mut world = World::new();
-    world.run(Step::Queue { name: 0, created: 0, limit: None, version: ApiVersion::V1Alpha2 });
+    world.run(Step::Queue { name: 0, created: 0, limit: None, version: GroupVersion::V1Alpha2 });
     world.run(group(0));
     // In a PodGroup that is known, in one that is not, and in none.
     for (name, group) in [(0, Some(0)), (1, Some(1)), (2, None)] {
@@ -783,10 +788,10 @@ fn only_jobs_of_an_api_that_cannot_be_read_wait_for_it() {
     let [unreadable, not_found] = [Reason::PodGroupUnreadable, Reason::PodGroupNotFound].map(Some);
     for (api, expected) in [
         (None, [None, not_found.clone(), None]),
-        (Some(ApiVersion::V1Alpha2), [unreadable.clone(), unreadable.clone(), None]),
+        (Some(GroupVersion::V1Alpha2), [unreadable.clone(), unreadable.clone(), None]),
         // Its PodGroups would be named in the same annotation.
-        (Some(ApiVersion::Volcano), [None, unreadable, None]),
-        (Some(ApiVersion::Coscheduling), [None, not_found, None]),
+        (Some(GroupVersion::Volcano), [None, unreadable, None]),
+        (Some(GroupVersion::Coscheduling), [None, not_found, None]),
     ] {
         if let Some(api) = api {
             world.run(Step::Readable(api, false));
@@ -817,9 +822,9 @@ fn what_happens_often_is_followed() {
         Step::Settle,
         Step::Pod(PodStep { name: 2, cpu: 2, created: 2, group: None, ..pod.clone() }),
         Step::DeletePod(1),
-        Step::DeleteGroup(1, ApiVersion::V1Alpha2),
+        Step::DeleteGroup(1, GroupVersion::V1Alpha2),
         Step::Node { name: 0, cpu: 7, has_gpus: false },
-        Step::Queue { name: 0, created: 0, limit: None, version: ApiVersion::V1Alpha2 },
+        Step::Queue { name: 0, created: 0, limit: None, version: GroupVersion::V1Alpha2 },
         Step::Budget { name: 0, owner: None, allowed: 1, min: 1 },
         Step::Claim { is_bound: false },
         Step::Slice(2),

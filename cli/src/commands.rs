@@ -9,7 +9,7 @@ use kube_batch_model::{duration, name::Name};
 
 /// A command that runs without a cluster.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum OfflineCommand {
     /// Show what the scheduler would do with the objects of manifests; no cluster is needed.
     #[command(after_help = simulate_examples())]
     Simulate(SimulateArgs),
@@ -148,7 +148,7 @@ pub struct SimulateArgs {
 pub(crate) enum Format {
     /// Tables.
     #[default]
-    Table,
+    TextTable,
     /// JSON, described in docs/simulate.md.
     Json,
     /// The data of `json` as YAML.

@@ -6,7 +6,8 @@ use anyhow::Context;
 use kube_batch_scheduler::registry::Registry;
 
 use crate::{
-    check_config, commands::Command, completions, exit::Exit, load::ReadCluster, simulate, test,
+    check_config, commands::OfflineCommand, completions, exit::Exit, load::ReadCluster, simulate,
+    test,
 };
 
 /// What the commands get from the program that they are part of.
@@ -24,17 +25,17 @@ pub struct Program<'a> {
 /// # Errors
 ///
 /// Why it could not run, unless that has been printed: then the exit code says so.
-pub fn run(command: &Command, program: Program<'_>) -> anyhow::Result<Exit> {
+pub fn run(command: &OfflineCommand, program: Program<'_>) -> anyhow::Result<Exit> {
     let Program { registry, command_line, read_cluster } = program;
     match command {
-        Command::Simulate(args) => simulate::run(args, registry, read_cluster),
-        Command::Test(args) => test::run(args, registry),
-        Command::CheckConfig(args) => check_config::run(args, registry),
-        Command::Completions { shell } => {
+        OfflineCommand::Simulate(args) => simulate::run(args, registry, read_cluster),
+        OfflineCommand::Test(args) => test::run(args, registry),
+        OfflineCommand::CheckConfig(args) => check_config::run(args, registry),
+        OfflineCommand::Completions { shell } => {
             completions::write(*shell, command_line, &mut io::stdout().lock())?;
             Ok(Exit::Ok)
         }
-        Command::Man { directory } => fs::create_dir_all(directory)
+        OfflineCommand::Man { directory } => fs::create_dir_all(directory)
             .and_then(|()| clap_mangen::generate_to(command_line, directory))
             .map(|()| Exit::Ok)
             .with_context(|| format!("cannot write to {}", directory.display())),

@@ -13,7 +13,7 @@ pub mod terminal;
 mod test;
 
 pub use self::{
-    commands::{Command, scheduler_name, scheduler_names},
+    commands::{OfflineCommand, scheduler_name, scheduler_names},
     dispatch::{Program, run},
     exit::Exit,
     load::{Lists, ReadCluster},

@@ -21,8 +21,8 @@ use kube_batch_manifest::{
     unsimulated::unsimulated_annotations,
 };
 use kube_batch_model::{
-    api_version::ApiVersion,
     facts::{FactError, metadata::MetadataPrefixes},
+    group_version::GroupVersion,
     name::{Name, ObjectKey},
 };
 use kube_batch_sim::world::World;
@@ -170,7 +170,7 @@ struct WorldSink<'w> {
     /// The problem to report for each claim with admin access if its namespace does not permit it.
     admin_access: Vec<(Name, Diagnostic)>,
     /// The problem to report for the first pod of each group if the group does not exist.
-    pods: Vec<((ApiVersion, bool, ObjectKey), Diagnostic)>,
+    pods: Vec<((GroupVersion, bool, ObjectKey), Diagnostic)>,
 }
 
 impl Sink for WorldSink<'_> {

@@ -14,7 +14,7 @@ use crate::terminal::{HEADING, styled};
 const GAP: usize = 2;
 
 /// A table under construction.
-pub(crate) struct Table {
+pub(crate) struct TextTable {
     columns: Vec<(String, Align)>,
     rows: Vec<Vec<Cell>>,
 }
@@ -44,7 +44,7 @@ impl Cell {
     }
 }
 
-impl Table {
+impl TextTable {
     pub(crate) fn new<N: Into<String>>(columns: impl IntoIterator<Item = (N, Align)>) -> Self {
         let columns = columns.into_iter().map(|(name, align)| (name.into(), align)).collect();
         Self { columns, rows: Vec::new() }
@@ -149,7 +149,7 @@ mod tests {
 
     fn printed(width: Option<usize>) -> Vec<String> {
         let mut table =
-            Table::new([("NAME", Align::Left), ("N", Align::Right), ("WHY", Align::Left)]);
+            TextTable::new([("NAME", Align::Left), ("N", Align::Right), ("WHY", Align::Left)]);
         table.row(["a".into(), "1".into(), "short".into()]);
         table.row(["longer".into(), "1000".into(), "a longer reason".into()]);
         let mut out = Vec::new();

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use kube_batch_model::{
-    facts::device::slice::{Capacity, DeviceFacts, RequestPolicy, ValidAmounts},
+    facts::device::slice::{CapacityFacts, DeviceFacts, RequestPolicy, ValidAmounts},
     name::Name,
     quantity::Quantity,
 };
@@ -73,7 +73,7 @@ pub fn has_capacity(
 
 /// What a request for a capacity consumes of it, in nano-units; `None` if there is no such amount.
 fn amount(
-    (name, capacity): (&Name, &Capacity),
+    (name, capacity): (&Name, &CapacityFacts),
     requested: Option<Quantity>,
 ) -> Result<Option<i128>, TooLarge> {
     let policy = capacity.policy.as_ref();

@@ -13,7 +13,7 @@ use kube_batch_model::{
 use crate::{inventory::Inventory, rows::WantedIdx, selectors::Selectors, wanted::AllWanted};
 
 /// The classes of devices by name.
-pub type Classes = BTreeMap<Name, Arc<DeviceClassFacts>>;
+pub type DeviceClasses = BTreeMap<Name, Arc<DeviceClassFacts>>;
 
 /// The most devices of a claim.
 pub const MAX_DEVICES: u64 = 32;
@@ -38,14 +38,14 @@ pub struct Claim {
     /// What it requests.
     pub spec: Arc<ClaimSpec>,
     /// The alternatives of each of its requests.
-    pub requests: Vec<Request>,
+    pub requests: Vec<RequestAlternatives>,
     /// Why it cannot be allocated on any node: it uses something that is not supported.
     pub problem: Option<String>,
 }
 
 /// The alternatives of a request: one, or those of `firstAvailable`.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct RequestAlternatives {
     /// The wanted devices of each.
     pub alternatives: Vec<WantedIdx>,
     /// Whether they are those of `firstAvailable`.
@@ -62,7 +62,7 @@ impl Claim {
     /// fits on no node, and no node is searched.
     pub fn new(
         (inventory, selectors, wanted): (&Inventory, &mut Selectors, &mut AllWanted),
-        classes: &Classes,
+        classes: &DeviceClasses,
         (name, spec): (&str, &Arc<ClaimSpec>),
         budget: &mut u64,
     ) -> Result<Self, String> {
@@ -75,14 +75,18 @@ impl Claim {
                 Ok::<_, String>(wanted.row(inventory, selectors, (own, class), budget))
             };
             requests.push(match &request.alternatives {
-                Alternatives::Exactly(own) => {
-                    Request { alternatives: vec![row(&request.name, own)?], is_list: false }
-                }
+                Alternatives::Exactly(own) => RequestAlternatives {
+                    alternatives: vec![row(&request.name, own)?],
+                    is_list: false,
+                },
                 Alternatives::FirstAvailable(list) => {
                     let rows = list.iter().map(|(alternative, own)| {
                         row(&format!("{}/{alternative}", request.name), own)
                     });
-                    Request { alternatives: rows.collect::<Result<_, _>>()?, is_list: true }
+                    RequestAlternatives {
+                        alternatives: rows.collect::<Result<_, _>>()?,
+                        is_list: true,
+                    }
                 }
                 Alternatives::Unknown => {
                     return Err(format!(
@@ -113,7 +117,7 @@ pub(crate) fn alternatives(spec: &ClaimSpec) -> impl Iterator<Item = (String, &W
 }
 
 /// Why a claim cannot be allocated on any node, as far as that does not depend on devices.
-fn problem(classes: &Classes, claim: &str, spec: &ClaimSpec) -> Option<String> {
+fn problem(classes: &DeviceClasses, claim: &str, spec: &ClaimSpec) -> Option<String> {
     let of_requests = alternatives(spec).find_map(|(request, wanted)| {
         let at = format!("claim {claim}, request {request}");
         if wanted.has_derived_attributes {

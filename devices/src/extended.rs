@@ -8,18 +8,18 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use kube_batch_model::{
-    devices::{ExtendedClaim, Mapping},
+    devices::{DeviceMapping, ExtendedClaim},
     facts::{
         device::{
             class::{DeviceClassFacts, class_of_implicit_resource},
-            request::{Alternatives, ClaimSpec, Request, Wanted},
+            request::{Alternatives, ClaimSpec, DeviceRequest, Wanted},
         },
         extended::ExtendedRequests,
     },
     name::Name,
 };
 
-use crate::claims::Classes;
+use crate::claims::DeviceClasses;
 
 /// A resource that neither the node nor a class provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,7 +27,7 @@ use crate::claims::Classes;
 pub struct Unprovided;
 
 /// The class that stands for a resource: of several the one created last, then the first by name.
-pub fn class_for<'a>(classes: &'a Classes, resource: &str) -> Option<&'a DeviceClassFacts> {
+pub fn class_for<'a>(classes: &'a DeviceClasses, resource: &str) -> Option<&'a DeviceClassFacts> {
     let named =
         classes.values().filter(|class| class.extended_resource.as_deref() == Some(resource));
     let last = named.rev().max_by_key(|class| class.created);
@@ -43,7 +43,7 @@ pub fn class_for<'a>(classes: &'a Classes, resource: &str) -> Option<&'a DeviceC
 /// provides.
 pub fn claim_for(
     containers: &[ExtendedRequests],
-    classes: &Classes,
+    classes: &DeviceClasses,
     is_advertised: impl Fn(&Name) -> bool,
 ) -> Result<Option<ExtendedClaim>, Unprovided> {
     let mut by_resource = BTreeMap::<&Name, Vec<(&ExtendedRequests, Need)>>::new();
@@ -85,7 +85,7 @@ struct Need {
 #[derive(Default)]
 struct Maker {
     spec: ClaimSpec,
-    mappings: Vec<Mapping>,
+    mappings: Vec<DeviceMapping>,
 }
 
 impl Maker {
@@ -106,12 +106,12 @@ impl Maker {
         let own = lasting.iter().map(|(container, need)| (container.at, need.rank, need.count));
         let mut requests: Vec<(usize, usize, u64)> = own.chain(extra).collect();
         requests.sort_unstable();
-        self.spec.requests.extend(requests.into_iter().map(|(at, rank, count)| Request {
+        self.spec.requests.extend(requests.into_iter().map(|(at, rank, count)| DeviceRequest {
             name: request_name(at, rank),
             alternatives: Alternatives::Exactly(Wanted::of_class(class, count)),
         }));
         let mut map = |container: &ExtendedRequests, (at, rank): (usize, usize)| {
-            self.mappings.push(Mapping {
+            self.mappings.push(DeviceMapping {
                 container: container.container.clone(),
                 resource: resource.clone(),
                 request: request_name(at, rank),

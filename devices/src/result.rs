@@ -7,7 +7,7 @@ use kube_batch_model::{
         device::{
             claim::{Allocation, AllocationConfig, DeviceResult},
             class::DeviceClassFacts,
-            request::{Alternatives, ClaimSpec, Request},
+            request::{Alternatives, ClaimSpec, DeviceRequest},
             slice::DeviceNodes,
         },
         node::NodeFacts,
@@ -180,7 +180,7 @@ pub fn score_of(claim: &Claim, chosen: &Chosen) -> i64 {
 /// How good an allocation is for a claim: the earlier the alternatives of `firstAvailable` that were chosen, the
 /// better. Requests without alternatives do not count.
 pub fn score(spec: &ClaimSpec, allocation: &Allocation) -> i64 {
-    let of_request = |request: &Request| {
+    let of_request = |request: &DeviceRequest| {
         let Alternatives::FirstAvailable(list) = &request.alternatives else { return 0 };
         let chosen = list.iter().position(|(alternative, _)| {
             let label = format!("{}/{alternative}", request.name);

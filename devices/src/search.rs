@@ -24,7 +24,7 @@ use crate::{
     rows::{CounterIdx, DeviceIdx},
     selectors::Selectors,
     usage::Usage,
-    wanted::{AllWanted, Match, Matching, SelectorProblem},
+    wanted::{AllWanted, Match, Matching, SelectorFailure},
 };
 
 /// Maximum number of steps of the search on a node: a step tries a device, and compares it with one that is chosen.
@@ -333,11 +333,11 @@ impl<'a> Search<'a> {
         let at = error.at;
         let id = &self.devices.inventory.devices()[row].id;
         match &error.problem {
-            SelectorProblem::TooComplex => Refusal::TooComplex,
-            SelectorProblem::Compile(text) => Refusal::Error(format!(
+            SelectorFailure::TooComplex => Refusal::TooComplex,
+            SelectorFailure::Compile(text) => Refusal::Error(format!(
                 "{whose}: selector #{at}: CEL compile error: compilation failed: {text}"
             )),
-            SelectorProblem::Evaluate(text) => Refusal::Error(format!(
+            SelectorFailure::Evaluate(text) => Refusal::Error(format!(
                 "{whose}: selector #{at} on device {id}: CEL runtime error: {text}"
             )),
         }

@@ -71,7 +71,7 @@ const MISSING_KEY_HINT: &str = ". consider using CEL optional chaining (.? follo
 
 /// Why an expression says nothing of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Problem {
+pub enum VerdictProblem {
     /// It cannot be evaluated, and why.
     Fails(Name),
     /// Evaluating it on the devices before has cost too much.
@@ -97,7 +97,7 @@ pub struct Each {
     /// The devices on which it fails.
     fails: FixedBitSet,
     /// Why it fails. Each entry is about its device and those that fail after it, up to the next entry.
-    problems: Vec<(DeviceIdx, Problem)>,
+    problems: Vec<(DeviceIdx, VerdictProblem)>,
     /// The devices so far.
     n_devices: usize,
     /// What the evaluations have cost.
@@ -121,14 +121,14 @@ impl Each {
     }
 
     /// Why it fails on a device. If it fails in many ways, the text may be that of a device before.
-    pub fn problem(&self, device: DeviceIdx) -> Option<&Problem> {
+    pub fn problem(&self, device: DeviceIdx) -> Option<&VerdictProblem> {
         let next = self.problems.partition_point(|(first, _)| *first <= device);
         let (_, problem) = self.problems.get(next.checked_sub(1)?)?;
         self.fails.contains(device.at()).then_some(problem)
     }
 
     /// Adds the verdict about the next device.
-    fn push(&mut self, verdict: Result<bool, Problem>) {
+    fn push(&mut self, verdict: Result<bool, VerdictProblem>) {
         let device = DeviceIdx::new(self.n_devices);
         self.n_devices += 1;
         match verdict {
@@ -144,7 +144,7 @@ impl Each {
     }
 
     /// The verdict about a device before.
-    fn verdict(&self, device: DeviceIdx) -> Result<bool, Problem> {
+    fn verdict(&self, device: DeviceIdx) -> Result<bool, VerdictProblem> {
         match self.problem(device) {
             Some(problem) => Err(problem.clone()),
             None => Ok(self.holds.contains(device.at())),
@@ -308,7 +308,7 @@ impl Plan {
             }
             let verdict = match first {
                 Some(first) => each.verdict(first),
-                None if each.cost > limit => Err(Problem::TooComplex),
+                None if each.cost > limit => Err(VerdictProblem::TooComplex),
                 None if each.cost > stops_at => return,
                 None => self.evaluate_on(program, &inventory.devices()[row], &mut each.cost),
             };
@@ -321,7 +321,7 @@ impl Plan {
         program: &Program,
         device: &Device,
         cost: &mut u64,
-    ) -> Result<bool, Problem> {
+    ) -> Result<bool, VerdictProblem> {
         let (driver, facts) = (&device.id.driver, device.facts());
         let (device, n_values) = match &self.reads {
             Some(reads) => (cel_device_with(driver, facts, reads), reads.len()),
@@ -332,7 +332,10 @@ impl Plan {
         evaluation.outcome.map_err(|error| {
             let is_missing_key = matches!(error, EvaluationError::NoSuchKey(_));
             let hint = if is_missing_key { MISSING_KEY_HINT } else { "" };
-            Problem::Fails(Name::from(format!("{}{hint}", cut(&error.to_string(), MAX_ERROR))))
+            VerdictProblem::Fails(Name::from(format!(
+                "{}{hint}",
+                cut(&error.to_string(), MAX_ERROR)
+            )))
         })
     }
 }

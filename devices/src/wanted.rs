@@ -21,7 +21,7 @@ use kube_batch_model::{
 use crate::{
     inventory::{Device, Inventory},
     rows::{DeviceIdx, WantedIdx},
-    selectors::{Problem, Selectors, Verdicts},
+    selectors::{Selectors, VerdictProblem, Verdicts},
 };
 
 /// How many devices a request is compared with for a unit of the budget. Measured.
@@ -92,12 +92,12 @@ pub struct SelectorError {
     /// Its position among those of the class or of the request.
     pub at: usize,
     /// What is wrong.
-    pub problem: SelectorProblem,
+    pub problem: SelectorFailure,
 }
 
 /// What is wrong with a selector.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SelectorProblem {
+pub enum SelectorFailure {
     /// It does not compile.
     Compile(Name),
     /// It fails on the device.
@@ -138,7 +138,7 @@ impl Decided {
         let none = FixedBitSet::with_capacity(n_devices);
         let mut all = none.clone();
         all.insert_range(..);
-        let problem = SelectorProblem::TooComplex;
+        let problem = SelectorFailure::TooComplex;
         let error = SelectorError { is_of_class: *is_of_class, at: *at, problem };
         Self {
             matches: none.clone(),
@@ -257,18 +257,18 @@ fn deciders<'a>(
 }
 
 impl Decider<'_> {
-    fn error(&self, problem: SelectorProblem) -> SelectorError {
+    fn error(&self, problem: SelectorFailure) -> SelectorError {
         SelectorError { is_of_class: self.is_of_class, at: self.at, problem }
     }
 
     /// Why the selector fails on a device.
     fn error_on(&self, device: DeviceIdx) -> SelectorError {
         self.error(match self.verdicts {
-            Verdicts::CompileError(text) => SelectorProblem::Compile(text.clone()),
-            Verdicts::Postponed(_) => SelectorProblem::TooComplex,
+            Verdicts::CompileError(text) => SelectorFailure::Compile(text.clone()),
+            Verdicts::Postponed(_) => SelectorFailure::TooComplex,
             Verdicts::Each(each) => match each.problem(device) {
-                Some(Problem::Fails(text)) => SelectorProblem::Evaluate(text.clone()),
-                Some(Problem::TooComplex) | None => SelectorProblem::TooComplex,
+                Some(VerdictProblem::Fails(text)) => SelectorFailure::Evaluate(text.clone()),
+                Some(VerdictProblem::TooComplex) | None => SelectorFailure::TooComplex,
             },
         })
     }

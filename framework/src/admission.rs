@@ -8,7 +8,7 @@ use kube_batch_model::{
     column::{Dim, JobIdx, QueueIdx},
     name::Name,
     resource::ResourceVector,
-    why::{AdmissionLimit, InUse, NotAdmitted},
+    why::{AdmissionLimit, LimitUse, NotAdmitted},
 };
 
 use crate::session::Session;
@@ -92,7 +92,7 @@ impl Admission {
             Refusal::Capability { queue, lack } => {
                 let queue = cluster.queues.facts[*queue].name.clone();
                 let Lack { requested, limit, used, kept, .. } = *lack;
-                let in_use = (requested <= limit).then_some(InUse { used, kept });
+                let in_use = (requested <= limit).then_some(LimitUse { used, kept });
                 (lack, AdmissionLimit::Capability { queue, limit, in_use })
             }
             Refusal::Cluster(lack) => (lack, AdmissionLimit::Cluster { total: lack.limit }),

@@ -9,7 +9,7 @@ use kube_batch_model::{
 use serde::{Deserialize, Serialize};
 
 /// An action, and a queue.
-pub(crate) type Place = (&'static str, QueueIdx);
+pub(crate) type TurnPlace = (&'static str, QueueIdx);
 
 /// The credit that is remembered from one cycle to the next, by action and queue.
 pub(crate) type Credits = BTreeMap<(&'static str, Name), Credit>;
@@ -28,8 +28,8 @@ pub(crate) struct Credit {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LargeTurns {
     /// The job that gets one, in all runs of the cycle.
-    pub(crate) given: BTreeMap<Place, JobIdx>,
-    pub(crate) put_off: BTreeMap<Place, BTreeSet<JobIdx>>,
+    pub(crate) given: BTreeMap<TurnPlace, JobIdx>,
+    pub(crate) put_off: BTreeMap<TurnPlace, BTreeSet<JobIdx>>,
 }
 
 impl LargeTurns {

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// A part of a document: an object or a problem.
-pub(crate) enum Event<'a> {
+pub(crate) enum ItemEvent<'a> {
     Object(Object, Place<'a>),
     Problem(Diagnostic),
     /// A further problem of a document that already has the maximum number of problems.
@@ -24,7 +24,7 @@ pub(crate) enum Event<'a> {
     Nothing,
 }
 
-impl Event<'_> {
+impl ItemEvent<'_> {
     /// The length of its text.
     pub(crate) fn n_bytes(&self) -> usize {
         match self {
@@ -43,7 +43,7 @@ pub(crate) fn read_document<'a>(
     source: &'a str,
     number: usize,
     document: &Document<'a>,
-    emit: &mut dyn FnMut(Event<'a>),
+    emit: &mut dyn FnMut(ItemEvent<'a>),
 ) {
     let first_line = document.line;
     let context = |text, syntax| Context { source, document: number, text, first_line, syntax };
@@ -51,10 +51,10 @@ pub(crate) fn read_document<'a>(
         Ok(text) => text,
         Err(problem) => {
             let diagnostic = Diagnostic::unplaced(Severity::Error, source, problem);
-            return emit(Event::Problem(Diagnostic { document: number, ..diagnostic }));
+            return emit(ItemEvent::Problem(Diagnostic { document: number, ..diagnostic }));
         }
     };
-    let yaml = |emit: &mut dyn FnMut(Event<'a>)| {
+    let yaml = |emit: &mut dyn FnMut(ItemEvent<'a>)| {
         let stream = Stream::yaml(text, first_line, &Limits::default());
         Parser { context: context(text, Syntax::Yaml), n_problems: 0, emit }.read(stream)
     };
@@ -90,20 +90,20 @@ fn is_unlike_json(text: &str) -> bool {
     !inside.starts_with(['"', ']', '}'])
 }
 
-fn malformed<'a>(context: &Context<'a>, problem: Problem) -> Event<'a> {
+fn malformed<'a>(context: &Context<'a>, problem: Problem) -> ItemEvent<'a> {
     let mut diagnostic = context.diagnostic(context.top(), Severity::Error, None, problem);
     let line = diagnostic.excerpt.as_ref().map_or("", |excerpt| &excerpt.text);
     if line.contains("{{") {
         diagnostic.message += "; this looks like a template, render it first";
     }
-    Event::Problem(diagnostic)
+    ItemEvent::Problem(diagnostic)
 }
 
 struct Parser<'a, 'e> {
     context: Context<'a>,
     /// Number of problems so far, without the malformed end of the document.
     n_problems: usize,
-    emit: &'e mut dyn FnMut(Event<'a>),
+    emit: &'e mut dyn FnMut(ItemEvent<'a>),
 }
 
 /// `apiVersion` and `kind`, as far as they are known.
@@ -253,7 +253,7 @@ impl<'a> Parser<'a, '_> {
             self.object(&value, &place, of_items.as_ref());
         }
         if is_first {
-            (self.emit)(Event::Nothing);
+            (self.emit)(ItemEvent::Nothing);
         }
         Ok(true)
     }
@@ -295,11 +295,11 @@ impl<'a> Parser<'a, '_> {
         let Some(type_meta) = self.type_of(node, place, implied) else { return };
         match type_meta.recognise() {
             Recognised::List => self.nested_list(node, place),
-            Recognised::Other => (self.emit)(Event::Ignored(type_meta)),
+            Recognised::Other => (self.emit)(ItemEvent::Ignored(type_meta)),
             Recognised::Misspelt(message) => {
                 let problem = node.get("kind").unwrap_or(node).problem("", message);
                 self.problem(Severity::Warning, "", node, place, problem);
-                (self.emit)(Event::Ignored(type_meta));
+                (self.emit)(ItemEvent::Ignored(type_meta));
             }
             Recognised::Kind(kind, served) => {
                 let unknown = Problems::default();
@@ -307,10 +307,10 @@ impl<'a> Parser<'a, '_> {
                 for problem in unknown.into_sorted() {
                     let name = name_of(kind.name(), node);
                     let diagnostic = place.of_problem(Severity::Warning, name, problem);
-                    (self.emit)(Event::UnknownField(kind, diagnostic));
+                    (self.emit)(ItemEvent::UnknownField(kind, diagnostic));
                 }
                 match read {
-                    Ok(object) => (self.emit)(Event::Object(object, place.clone())),
+                    Ok(object) => (self.emit)(ItemEvent::Object(object, place.clone())),
                     Err(problem) => {
                         self.problem(Severity::Error, kind.name(), node, place, problem);
                     }
@@ -354,9 +354,9 @@ impl<'a> Parser<'a, '_> {
     ) {
         self.n_problems += 1;
         (self.emit)(if self.n_problems > MAX_PROBLEMS {
-            Event::UnshownProblem
+            ItemEvent::UnshownProblem
         } else {
-            Event::Problem(place.of_problem(severity, name_of(kind, node), problem))
+            ItemEvent::Problem(place.of_problem(severity, name_of(kind, node), problem))
         });
     }
 
@@ -364,9 +364,9 @@ impl<'a> Parser<'a, '_> {
         let of_items = Header::of(node).of_items();
         let problem = match node.get("items") {
             None => node.problem("items", "is missing"),
-            Some(items) if items.is_null() => return (self.emit)(Event::Nothing),
+            Some(items) if items.is_null() => return (self.emit)(ItemEvent::Nothing),
             Some(items) => match items.as_sequence() {
-                Some([]) => return (self.emit)(Event::Nothing),
+                Some([]) => return (self.emit)(ItemEvent::Nothing),
                 Some(items) => {
                     let mut place = place.clone();
                     for item in items {

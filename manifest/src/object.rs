@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 pub use kube_batch_api::kind::Kind;
 use kube_batch_api::{crd::v1alpha2, dialect::RawObject, each_kind, kind::ApplyObject as _};
 use kube_batch_cache::store::{Change, Store};
-use kube_batch_model::{api_version::ApiVersion, facts::FactError, name::ObjectKey};
+use kube_batch_model::{facts::FactError, group_version::GroupVersion, name::ObjectKey};
 use kube_batch_yaml::{Located, Problem, Problems, suggest};
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -39,13 +39,13 @@ macro_rules! declare_objects {
         pub enum Object {
             $( $(#[$doc])* $variant(Box<$type>), )*
             /// A gang, of any API.
-            PodGroup(ApiVersion, Box<RawObject>),
+            PodGroup(GroupVersion, Box<RawObject>),
             /// A queue, of any API.
-            Queue(ApiVersion, Box<RawObject>),
+            Queue(GroupVersion, Box<RawObject>),
         }
 
         impl Object {
-            fn typed(kind: Kind, version: ApiVersion, node: &Located<'_>, unknown: &Problems) -> Result<Self, Problem> {
+            fn typed(kind: Kind, version: GroupVersion, node: &Located<'_>, unknown: &Problems) -> Result<Self, Problem> {
                 match kind {
                     $( Kind::$variant => typed(node, unknown).map(Self::$variant), )*
                     Kind::PodGroup => group(version, node, unknown),
@@ -145,7 +145,7 @@ pub enum Served {
     /// In a group of Kubernetes.
     BuiltIn,
     /// In one of the groups of PodGroup and Queue.
-    Custom(ApiVersion),
+    Custom(GroupVersion),
 }
 
 impl TypeMeta {
@@ -158,7 +158,7 @@ impl TypeMeta {
         let is_ours = |kind: &Kind| kind.is_in(group);
         let kind = Kind::parse(&self.kind);
         if let (Some(kind @ (Kind::PodGroup | Kind::Queue)), Some(version)) =
-            (kind, ApiVersion::parse(&self.api_version))
+            (kind, GroupVersion::parse(&self.api_version))
             && kind.versions().any(|own| own == version)
         {
             return Recognised::Kind(kind, Served::Custom(version));
@@ -193,7 +193,7 @@ impl TypeMeta {
 
     fn unserved(&self, kind: Kind) -> Recognised {
         let served = match kind {
-            Kind::PodGroup | Kind::Queue => ApiVersion::OWN.map(|v| v.to_string()).to_vec(),
+            Kind::PodGroup | Kind::Queue => GroupVersion::OWN.map(|v| v.to_string()).to_vec(),
             _ => kind.api_versions(),
         };
         let served = served.join(" and ");
@@ -259,7 +259,7 @@ impl Object {
         unknown: &Problems,
     ) -> Result<Self, Problem> {
         let version = match served {
-            Served::BuiltIn => ApiVersion::V1Alpha2,
+            Served::BuiltIn => GroupVersion::V1Alpha2,
             Served::Custom(version) => version,
         };
         let object = Self::typed(kind, version, node, unknown)?;
@@ -284,14 +284,14 @@ impl fmt::Display for Object {
     }
 }
 
-fn group(version: ApiVersion, node: &Located<'_>, unknown: &Problems) -> Result<Object, Problem> {
+fn group(version: GroupVersion, node: &Located<'_>, unknown: &Problems) -> Result<Object, Problem> {
     if version.is_own() {
         typed::<v1alpha2::PodGroup>(node, unknown)?;
     }
     Ok(Object::PodGroup(version, raw(node)?))
 }
 
-fn queue(version: ApiVersion, node: &Located<'_>, unknown: &Problems) -> Result<Object, Problem> {
+fn queue(version: GroupVersion, node: &Located<'_>, unknown: &Problems) -> Result<Object, Problem> {
     if version.is_own() {
         typed::<v1alpha2::Queue>(node, unknown)?;
     }
@@ -307,7 +307,7 @@ fn raw(node: &Located<'_>) -> Result<Box<RawObject>, Problem> {
 
 /// Sets the default of the CRDs, as an absent weight is read as 0, which is a weight too. Not if the queue
 /// has a uid: an API server stored it, and has set its own defaults.
-fn set_default_weight(version: ApiVersion, queue: &mut RawObject) {
+fn set_default_weight(version: GroupVersion, queue: &mut RawObject) {
     if version.is_own() && queue.metadata.uid.is_none() && queue.spec["weight"].is_null() {
         if queue.spec.is_null() {
             queue.spec = json!({});
@@ -423,7 +423,7 @@ mod tests {
         for kind in Kind::ALL.iter().copied() {
             let text = "metadata: {name: a, namespace: ns}";
             let node = parse(text, &Limits::default()).expect("YAML");
-            let served = Served::Custom(ApiVersion::V1Alpha1);
+            let served = Served::Custom(GroupVersion::V1Alpha1);
             let read = Object::read(kind, served, &node, &Problems::default());
             let mut object = read.expect("an object");
             assert_eq!(object.kind(), kind);

@@ -11,7 +11,7 @@ use std::{
 
 use kube_batch_yaml::{Document, documents};
 
-use crate::item::{Event, read_document};
+use crate::item::{ItemEvent, read_document};
 
 /// Documents of one batch together have at least this many bytes. Guessed: a few hundred objects,
 /// so that a batch is worth a message.
@@ -28,7 +28,7 @@ const MAX_THREADS: usize = 8;
 pub(crate) fn read_documents<'a>(
     source: &'a str,
     bytes: &'a [u8],
-    consume: &mut dyn FnMut(Event<'a>),
+    consume: &mut dyn FnMut(ItemEvent<'a>),
 ) {
     let available = thread::available_parallelism().map_or(1, NonZero::get);
     let n_threads = available.min(bytes.len() / BATCH_BYTES).min(MAX_THREADS);
@@ -99,14 +99,14 @@ impl<'a, D: Iterator<Item = Document<'a>>> Iterator for Batches<'a, D> {
 }
 
 struct Chunk<'a> {
-    events: Vec<Event<'a>>,
+    events: Vec<ItemEvent<'a>>,
     ends_batch: bool,
 }
 
 /// Collects events and sends them in chunks.
 struct ChunkSender<'a> {
     sender: SyncSender<Chunk<'a>>,
-    events: Vec<Event<'a>>,
+    events: Vec<ItemEvent<'a>>,
     n_bytes: usize,
     /// Whether the consumer is still receiving.
     is_open: bool,
@@ -123,7 +123,7 @@ impl<'a> ChunkSender<'a> {
         self.send(true);
     }
 
-    fn add(&mut self, event: Event<'a>) {
+    fn add(&mut self, event: ItemEvent<'a>) {
         self.n_bytes += event.n_bytes();
         self.events.push(event);
         if self.n_bytes >= CHUNK_BYTES || self.events.len() >= CHUNK_EVENTS {

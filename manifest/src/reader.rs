@@ -21,7 +21,7 @@ use kube_batch_yaml::{MAX_PROBLEMS, Problem};
 use crate::{
     defaults,
     diagnostic::{Diagnostic, Severity},
-    item::Event,
+    item::ItemEvent,
     object::{Kind, Object, Served, TypeMeta},
     place::Place,
     pool,
@@ -147,21 +147,21 @@ struct SourceReader<'r> {
 }
 
 impl SourceReader<'_> {
-    fn handle(&mut self, event: Event<'_>) {
+    fn handle(&mut self, event: ItemEvent<'_>) {
         match event {
-            Event::Object(object, place) => self.handle_object(object, &place),
-            Event::Problem(diagnostic) => self.report(diagnostic),
-            Event::UnshownProblem => self.count(Severity::Error),
-            Event::UnknownField(kind, diagnostic) => {
+            ItemEvent::Object(object, place) => self.handle_object(object, &place),
+            ItemEvent::Problem(diagnostic) => self.report(diagnostic),
+            ItemEvent::UnshownProblem => self.count(Severity::Error),
+            ItemEvent::UnknownField(kind, diagnostic) => {
                 let field = diagnostic.field.as_deref().unwrap_or_default();
                 if self.reader.unknown_fields.insert((kind, without_positions(field))) {
                     self.report(diagnostic);
                 }
             }
-            Event::Ignored(type_meta) => {
+            ItemEvent::Ignored(type_meta) => {
                 *self.reader.summary.ignored.entry(type_meta).or_default() += 1;
             }
-            Event::Nothing => {}
+            ItemEvent::Nothing => {}
         }
     }
 

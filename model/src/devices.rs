@@ -101,12 +101,12 @@ pub struct ExtendedClaim {
     /// What it requests.
     pub spec: Arc<ClaimSpec>,
     /// Which containers get the devices of which requests.
-    pub mappings: Vec<Mapping>,
+    pub mappings: Vec<DeviceMapping>,
 }
 
 /// A container and the request whose devices it gets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mapping {
+pub struct DeviceMapping {
     /// The container.
     pub container: Name,
     /// The resource that it requests.

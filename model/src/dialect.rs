@@ -10,9 +10,9 @@ mod status;
 mod volcano;
 
 pub use self::{kubernetes::INITIALLY_SCHEDULED, spec::StatusDialect, status::Transition};
-use crate::api_version::ApiVersion;
+use crate::group_version::GroupVersion;
 
-impl ApiVersion {
+impl GroupVersion {
     /// What the status of its objects says.
     pub const fn statuses(self) -> &'static dyn StatusDialect {
         match self {

@@ -69,7 +69,7 @@ impl FactError {
 
 /// A controlling owner. Pods without a group that share one are one job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Controller {
+pub struct ControllerRef {
     /// Its uid.
     pub uid: Name,
     /// Its kind.

@@ -2,7 +2,6 @@
 #![warn(missing_docs)]
 #![warn(clippy::wildcard_enum_match_arm)]
 
-pub mod api_version;
 pub mod audit;
 pub mod cluster;
 pub mod column;
@@ -12,6 +11,7 @@ pub mod dialect;
 pub mod duration;
 pub mod facts;
 pub mod gang;
+pub mod group_version;
 pub mod intern;
 pub mod job_report;
 pub mod matcher_set;

@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{api_version::Join, shards::Shards};
+use crate::{group_version::Join, shards::Shards};
 
 /// A cheap-to-clone piece of text: an object's name, a label key, a uid.
 #[derive(Clone, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    api_version::ApiVersion,
     facts::pod_hints::MetadataPlace,
+    group_version::GroupVersion,
     name::{Name, ObjectKey},
     reason::Reason,
 };
@@ -16,7 +16,7 @@ pub enum JobProblem {
     /// Its pods name a PodGroup that does not exist.
     NoPodGroup(ObjectKey),
     /// The API of its PodGroup is served, and cannot be read.
-    Unreadable(ApiVersion),
+    Unreadable(GroupVersion),
     /// Its pods wait until a controller has put them in a PodGroup.
     NotInGroup {
         /// The scheduler that they name.
@@ -281,9 +281,9 @@ impl JobWarning {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Duplicate {
     /// The API of the object that is ignored.
-    pub ignored: ApiVersion,
+    pub ignored: GroupVersion,
     /// The API of the object that is used.
-    pub counts: ApiVersion,
+    pub counts: GroupVersion,
 }
 
 /// An object that is ignored, because another one has the same name and takes precedence.

@@ -119,7 +119,7 @@ pub enum AdmissionLimit {
         /// Its limit.
         limit: i64,
         /// What is in use of it; `None` if the PodGroup alone requests more.
-        in_use: Option<InUse>,
+        in_use: Option<LimitUse>,
     },
     /// What all nodes have.
     Cluster {
@@ -138,7 +138,7 @@ pub enum AdmissionLimit {
 /// What is in use of the limit of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct InUse {
+pub struct LimitUse {
     /// What the queue uses.
     pub used: i64,
     /// What is kept for the `minResources` of other PodGroups, besides.
@@ -377,7 +377,7 @@ pub struct OverCapability {
     /// What the queue may use at most.
     pub limit: i64,
     /// What is in use of that.
-    pub in_use: InUse,
+    pub in_use: LimitUse,
     /// What the job needs.
     pub needed: i64,
     /// Whether that is in its `minResources`, and more than its pods request.

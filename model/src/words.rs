@@ -9,7 +9,7 @@ use crate::{
     reason::{FitReport, NodeReason, Reason, RefusingNodes},
     resource::{PODS, Unit},
     why::{
-        AdmissionLimit, BestDomain, Excess, GangEviction, InUse, Invalid, Lacking, MissingPods,
+        AdmissionLimit, BestDomain, Excess, GangEviction, Invalid, Lacking, LimitUse, MissingPods,
         NeverFits, NoDomain, NoPlace, NotAdmitted, NotEnoughGroups, NotTried, Obstacle,
         OverCapability, OwnReservation, ProtectedGang, StuckPod, Why,
     },
@@ -343,7 +343,7 @@ impl fmt::Display for NotAdmitted {
 }
 
 /// What a queue uses, and keeps for others if that is more than nothing.
-fn in_words_of(resource: &str, InUse { used, kept }: InUse) -> String {
+fn in_words_of(resource: &str, LimitUse { used, kept }: LimitUse) -> String {
     let [used, kept_amount] = [used, kept].map(|amount| Unit::of(resource).display(amount));
     match kept > 0 {
         true => {

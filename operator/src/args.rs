@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use kube_batch_cache::snapshot::{SchedulerNames, SnapshotOptions};
 use kube_batch_cli::scheduler_name;
-use kube_batch_model::{api_version::ApiVersion, duration, name::Name};
+use kube_batch_model::{duration, group_version::GroupVersion, name::Name};
 
 /// A batch scheduler for Kubernetes: gangs start whole or not at all, queues get their fair share.
 #[derive(Debug, Parser)]
@@ -21,7 +21,7 @@ pub(crate) enum Command {
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunArgs>),
     #[command(flatten)]
-    Offline(kube_batch_cli::Command),
+    Offline(kube_batch_cli::OfflineCommand),
 }
 
 const RUN_EXAMPLES: &str = "\
@@ -81,7 +81,7 @@ pub(crate) struct RunArgs {
     /// Treat this API of PodGroups as not served, such as scheduling.x-k8s.io/v1alpha1; may be repeated.
     #[arg(long = "without-api", value_name = "GROUP/VERSION", env = "KUBE_BATCH_WITHOUT_API", value_parser = other_api,
         value_delimiter = ',')]
-    pub(crate) without_apis: Vec<ApiVersion>,
+    pub(crate) without_apis: Vec<GroupVersion>,
     /// Schedule only while holding a lease; required to run more than one replica.
     #[arg(long, value_name = "BOOL", env = "KUBE_BATCH_LEADER_ELECT", value_parser = boolean,
         default_value = "false", num_args = 0..=1, require_equals = true,
@@ -239,8 +239,8 @@ fn boolean(text: &str) -> Result<bool, String> {
 }
 
 /// Parses the version of an API that is not our own.
-fn other_api(text: &str) -> Result<ApiVersion, String> {
-    let others = || ApiVersion::ALL.into_iter().filter(|version| !version.is_own());
+fn other_api(text: &str) -> Result<GroupVersion, String> {
+    let others = || GroupVersion::ALL.into_iter().filter(|version| !version.is_own());
     others().find(|version| version.to_string() == text).ok_or_else(|| {
         let names: Vec<String> = others().map(|version| version.to_string()).collect();
         format!("expected one of {}", names.join(", "))

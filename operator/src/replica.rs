@@ -20,7 +20,8 @@ use crate::{
     args::{Cli, Command, RunArgs},
     run::{
         audit_log::AuditLog, conf_file, cycle::CycleRunner, metrics::Metrics, replica,
-        replica::Environment, scheduler_cache::SchedulerCache, supervisor::Supervisor, term::Terms,
+        replica::ReplicaEnvironment, scheduler_cache::SchedulerCache, supervisor::Supervisor,
+        term::Terms,
     },
 };
 
@@ -44,9 +45,9 @@ pub struct Replica {
     conf: Conf,
     /// The text of `conf`.
     text: String,
-    source: conf_file::Source,
+    source: conf_file::ConfSource,
     registry: Registry,
-    replica: replica::Replica,
+    replica: replica::RunningReplica,
 }
 
 impl Replica {
@@ -69,10 +70,12 @@ impl Replica {
         let read = conf::parse(&text, registry).map_err(|problems| anyhow!("{problems:?}"))?;
         let (steady, cycles) = (client.clone(), CycleRunner::Inline(end_of_cycle));
         let terms = Terms::new(clock.clone());
-        let environment = Environment { steady, writes: client, terms, identity, clock, cycles };
+        let environment =
+            ReplicaEnvironment { steady, writes: client, terms, identity, clock, cycles };
         let metrics = Arc::new(Metrics::new());
-        let replica = replica::Replica::new(&args, registry, environment, metrics);
-        let (source, registry) = (conf_file::Source::Simulated(configuration), registry.clone());
+        let replica = replica::RunningReplica::new(&args, registry, environment, metrics);
+        let (source, registry) =
+            (conf_file::ConfSource::Simulated(configuration), registry.clone());
         Ok(Self { args, conf: read.conf, text, source, registry, replica })
     }
 

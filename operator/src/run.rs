@@ -61,7 +61,7 @@ use self::{
     cycle::CycleRunner,
     http::Answers,
     metrics::Metrics,
-    replica::{Environment, Replica},
+    replica::{ReplicaEnvironment, RunningReplica},
     supervisor::Supervisor,
     term::Terms,
 };
@@ -103,8 +103,8 @@ async fn serve(args: &RunArgs, read: ReadConf, registry: &Registry) -> anyhow::R
     let Clients { steady, writes, credentials } = Clients::new(args, &terms).await?;
     let mut tasks = Supervisor::new(Arc::clone(&metrics));
     let (identity, cycles) = (identity(), CycleRunner::Thread);
-    let environment = Environment { steady, writes, terms, identity, clock, cycles };
-    let replica = Replica::new(args, registry, environment, metrics);
+    let environment = ReplicaEnvironment { steady, writes, terms, identity, clock, cycles };
+    let replica = RunningReplica::new(args, registry, environment, metrics);
     if let Some(listener) = listener {
         start_http(args, &replica, listener, &mut tasks);
     }
@@ -123,7 +123,12 @@ async fn serve(args: &RunArgs, read: ReadConf, registry: &Registry) -> anyhow::R
     Ok(Exit::Ok)
 }
 
-fn start_http(args: &RunArgs, replica: &Replica, listener: TcpListener, tasks: &mut Supervisor) {
+fn start_http(
+    args: &RunArgs,
+    replica: &RunningReplica,
+    listener: TcpListener,
+    tasks: &mut Supervisor,
+) {
     let answers = Answers {
         metrics: Arc::clone(&replica.metrics),
         cache: Arc::clone(&replica.cache),
@@ -149,7 +154,7 @@ fn follow_conf(
         metrics.config_valid.set(1);
         return channel::channel(Arc::new(conf)).1;
     };
-    let source = conf_file::Source::File(path);
+    let source = conf_file::ConfSource::File(path);
     conf_file::follow(source, conf, text, registry, (metrics, tasks))
 }
 

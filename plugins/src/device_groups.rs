@@ -11,7 +11,7 @@ use kube_batch_devices::{
 };
 use kube_batch_model::{
     column::{Column, NodeIdx, Ordinal},
-    facts::device::slice::Capacity,
+    facts::device::slice::CapacityFacts,
     name::Name,
 };
 
@@ -48,7 +48,7 @@ struct Model<'a> {
     /// What the whole device takes of them, in thousandths.
     part: i64,
     /// The capacities of a device that can be shared.
-    capacity: Option<&'a BTreeMap<Name, Capacity>>,
+    capacity: Option<&'a BTreeMap<Name, CapacityFacts>>,
 }
 
 impl Groups {

@@ -33,7 +33,7 @@ use kube_batch_model::{
 
 /// The plugin `gang`.
 #[derive(Debug)]
-pub struct Gang {
+pub struct GangPlugin {
     settings: Settings,
     /// The scheduler names whose pods wait until they are in a PodGroup.
     wait_for_group: Vec<Name>,
@@ -90,10 +90,10 @@ pub const SPEC: PluginSpec = PluginSpec {
         WAIT_FOR_GROUP,
     ],
     metadata_prefixes: &[],
-    new: |arguments| Box::new(Gang::new(arguments)),
+    new: |arguments| Box::new(GangPlugin::new(arguments)),
 };
 
-impl Gang {
+impl GangPlugin {
     fn new(arguments: &Arguments) -> Self {
         let period = arguments.duration(&GRACE_PERIOD);
         let timeout = arguments.duration(&TERMINATION);
@@ -118,7 +118,7 @@ impl Gang {
     }
 }
 
-impl Plugin for Gang {
+impl Plugin for GangPlugin {
     fn name(&self) -> &'static str {
         "gang"
     }
@@ -211,7 +211,7 @@ impl Plugin for Gang {
     }
 }
 
-impl Gang {
+impl GangPlugin {
     /// The scheduler name because of which a job without a PodGroup waits for one.
     // Parity: see docs/parity.md#k9.
     fn waits_for_group(&self, cluster: &Cluster, job: JobIdx) -> Option<Name> {

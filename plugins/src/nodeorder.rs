@@ -36,7 +36,7 @@ use kube_batch_model::{
 };
 
 use self::arguments::NodeOrderArguments;
-use self::score::{Build, Score};
+use self::score::{BuildScore, Score};
 use crate::{
     compiled::{CompiledCluster, Opening},
     pod_count::{Placed, placements},
@@ -46,7 +46,7 @@ use crate::{
 type Weight = fn(&NodeOrderArguments) -> i64;
 
 /// All scores with their weights. The framework adds them up, so the order makes no difference.
-const SCORES: &[(Weight, Build)] = &[
+const SCORES: &[(Weight, BuildScore)] = &[
     (|weights| weights.nodeaffinity, node_affinity::build),
     (|weights| weights.podaffinity, inter_pod_affinity::build),
     (|weights| weights.leastrequested, node_resources_fit::build_least_requested),

@@ -59,7 +59,7 @@ use kube_batch_model::{
 };
 
 use self::arguments::PredicatesArguments;
-use self::filter::{Build, Filter, FilterSet, Query};
+use self::filter::{BuildFilter, Filter, FilterSet, Query};
 use crate::{
     compiled::{CompiledCluster, Opening},
     constraint_classes::ConstraintClassIdx,
@@ -69,7 +69,7 @@ use crate::{
 /// The filters before Kubernetes' filter for resources, in the order in which Kubernetes 1.36 runs its plugins, with
 /// v0.5.0's node conditions among them. The first filter that refuses gives the reason, so the order is that of
 /// [`Unfit`]; the framework compares resources itself.
-const BEFORE_RESOURCES: &[Build] = &[
+const BEFORE_RESOURCES: &[BuildFilter] = &[
     node_affinity::build_pre_filter,
     node_ready::build,
     node_unschedulable::build,
@@ -80,7 +80,7 @@ const BEFORE_RESOURCES: &[Build] = &[
 ];
 
 /// The filters after it.
-const AFTER_RESOURCES: &[Build] = &[
+const AFTER_RESOURCES: &[BuildFilter] = &[
     volume_restrictions::build,
     node_volume_limits::build,
     volume_binding::build,

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use kube_batch_devices::{
-    claims::{Claim, Classes},
+    claims::{Claim, DeviceClasses},
     inventory::Inventory,
     rows::WantedIdx,
     search::Devices,
@@ -38,7 +38,7 @@ impl SessionTables {
     /// Prepares a claim of a namespace for the search. `claim.0` is its name, for messages.
     pub(crate) fn claim(
         &mut self,
-        classes: &Classes,
+        classes: &DeviceClasses,
         namespace: &Name,
         claim: (&str, &Arc<ClaimSpec>),
     ) -> Result<Claim, String> {
@@ -48,7 +48,11 @@ impl SessionTables {
     }
 
     /// The row of a request for any one device of a class; `None` if there is no such class.
-    pub(crate) fn any_of_class(&mut self, classes: &Classes, class: &Name) -> Option<WantedIdx> {
+    pub(crate) fn any_of_class(
+        &mut self,
+        classes: &DeviceClasses,
+        class: &Name,
+    ) -> Option<WantedIdx> {
         let facts = classes.get(class)?;
         let Self { shared, selectors, wanted, .. } = self;
         // No limit of cost: only administrators create classes.

@@ -42,7 +42,7 @@ use crate::compiled::CompiledCluster;
 
 /// The plugin `topology`.
 #[derive(Debug, Default)]
-pub struct Topology {
+pub struct TopologyPlugin {
     /// The declared levels, the broadest first.
     levels: Vec<Name>,
     /// The jobs with waiting tasks that ask for a topology.
@@ -62,10 +62,10 @@ pub const SPEC: PluginSpec = PluginSpec {
     about: "places the pods of a gang in one domain of the network, if it requires or prefers that",
     arguments: &[LEVELS],
     metadata_prefixes: &[],
-    new: |arguments| Box::new(Topology::new(arguments)),
+    new: |arguments| Box::new(TopologyPlugin::new(arguments)),
 };
 
-impl Topology {
+impl TopologyPlugin {
     fn new(arguments: &Arguments) -> Self {
         let mut seen = BTreeSet::new();
         let levels = arguments.list(&LEVELS).into_iter().map(Name::from);
@@ -77,7 +77,7 @@ impl Topology {
     }
 }
 
-impl Topology {
+impl TopologyPlugin {
     /// The levels that a job may use.
     fn resolve(&self, cluster: &Cluster, job: JobIdx) -> Result<Resolved, NoTier> {
         let above = cluster.jobs.composites[job].as_deref().unwrap_or_default();
@@ -122,7 +122,7 @@ fn scattered(cluster: &Cluster, job: JobIdx, required: &LevelPath) -> Option<Job
     Some(JobProblem::Scattered(Scattering::Domains(names.collect())))
 }
 
-impl Plugin for Topology {
+impl Plugin for TopologyPlugin {
     fn name(&self) -> &'static str {
         "topology"
     }
@@ -205,7 +205,7 @@ impl Plugin for Topology {
     }
 }
 
-impl plugin::Topology for Topology {
+impl plugin::Topology for TopologyPlugin {
     fn topology(&self, job: JobIdx) -> Option<&JobTopology> {
         self.jobs.get(&job)
     }

@@ -57,7 +57,7 @@ pub struct CycleInput<'a> {
 
 /// A point that a cycle has reached.
 #[derive(Clone, Copy, Debug)]
-pub enum Reached<'a> {
+pub enum CyclePoint<'a> {
     /// The snapshot is complete.
     Snapshot(&'a Cluster),
     /// The session has reached a milestone.
@@ -66,7 +66,7 @@ pub enum Reached<'a> {
 
 /// The result of a cycle.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct CycleResult {
     /// What it decided and reports.
     pub cycle: Cycle,
     /// The objects that could not take part.
@@ -127,8 +127,8 @@ impl Core {
     pub fn cycle(
         &mut self,
         input: CycleInput<'_>,
-        reached: &mut dyn FnMut(Reached<'_>),
-    ) -> Outcome {
+        reached: &mut dyn FnMut(CyclePoint<'_>),
+    ) -> CycleResult {
         let CycleInput { store, assumed, now, elapsed } = input;
         let mut snapshot = self.live.refresh(store, assumed, &self.options);
         let is_checked = cfg!(debug_assertions) && is_checked(store, snapshot.generation);
@@ -143,9 +143,9 @@ impl Core {
         self.durations.observe(&mut snapshot, elapsed, now);
         self.memory.set_generation(snapshot.generation);
         let Snapshot { cluster, ignored, .. } = snapshot;
-        reached(Reached::Snapshot(&cluster));
+        reached(CyclePoint::Snapshot(&cluster));
         let before = is_checked.then(|| cluster.clone());
-        let reached = &mut |milestone| reached(Reached::Session(milestone));
+        let reached = &mut |milestone| reached(CyclePoint::Session(milestone));
         let Self { conf, search, memory, .. } = self;
         let (cycle, cluster) = conf.run_next_cycle(cluster, now, *search, memory, reached);
         assert!(
@@ -153,11 +153,11 @@ impl Core {
             "a cycle returns the cluster as it was"
         );
         self.live.keep(cluster);
-        Outcome { cycle, ignored }
+        CycleResult { cycle, ignored }
     }
 }
 
-impl Outcome {
+impl CycleResult {
     /// What is to be written, with the store and the decisions in flight as the cycle saw them.
     pub fn writes(
         &self,

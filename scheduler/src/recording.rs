@@ -26,7 +26,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     conf,
-    core::{Core, CycleInput, Outcome, Reached},
+    core::{Core, CycleInput, CyclePoint, CycleResult},
     registry::Registry,
 };
 
@@ -140,7 +140,7 @@ impl Recording {
     }
 
     /// Runs the cycle. `reached` is called for each point that it reaches.
-    pub fn cycle(&mut self, reached: &mut dyn FnMut(Reached<'_>)) -> Outcome {
+    pub fn cycle(&mut self, reached: &mut dyn FnMut(CyclePoint<'_>)) -> CycleResult {
         let Self { core, store, assumed, now, elapsed } = self;
         core.cycle(CycleInput { store, assumed, now: *now, elapsed: *elapsed }, reached)
     }

@@ -16,10 +16,10 @@ use kube_batch_framework::report::{
     Cycle, JobReport, QueueReport, next_group_status, next_queue_status,
 };
 use kube_batch_model::{
-    api_version::Join,
     decision::{Decision, EvictionCause, PodRef},
     dialect::Transition,
     facts::{device::claim::ClaimSource, group::GroupFacts, pod::TaskFacts, queue::QueueFacts},
+    group_version::Join,
     name::{JobKey, Name, ObjectKey},
     object_status::{MISCONFIGURED, PodGroupStatus, QueueStatus, UNSCHEDULABLE},
     problem::Ignored,

@@ -19,8 +19,8 @@ use kube_batch_scheduler::{
 use kube_batch_yaml::{Cursor, Located, MapReader, Problem, Problems, Value};
 
 pub use self::expect::{
-    ConditionMatch, Count, CountOf, EventMatch, Expect, GroupMatch, JobMatch, NodeChoice,
-    PodsMatch, Quantity, QueueMatch, Range,
+    ConditionMatch, Count, CountOf, EventMatch, Expect, ExpectedNumber, GroupMatch, JobMatch,
+    NodeChoice, PodsMatch, QueueMatch, Range,
 };
 pub(crate) use self::names::Seen;
 use self::names::references;

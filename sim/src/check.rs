@@ -15,8 +15,8 @@ use kube_batch_model::{
 
 use crate::{
     case::{
-        ConditionMatch, Count, CountOf, EventMatch, Expect, GroupMatch, NodeChoice, PodsMatch,
-        Quantity, QueueMatch, Range,
+        ConditionMatch, Count, CountOf, EventMatch, Expect, ExpectedNumber, GroupMatch, NodeChoice,
+        PodsMatch, QueueMatch, Range,
     },
     simulation::LastCycle,
     world::{RecordedEvent, World},
@@ -349,13 +349,13 @@ impl Checker<'_> {
         queue.unwrap_or_else(|| self.world.options().default_queue.clone())
     }
 
-    fn quantity(&mut self, key: String, wanted: Option<Quantity>, got: i64) {
+    fn quantity(&mut self, key: String, wanted: Option<ExpectedNumber>, got: i64) {
         match wanted {
             None => {}
-            Some(Quantity::Exactly(exactly)) => {
+            Some(ExpectedNumber::Exactly(exactly)) => {
                 self.expect(key, got == exactly, exactly, got);
             }
-            Some(Quantity::Between(Range { min, max })) => {
+            Some(ExpectedNumber::Between(Range { min, max })) => {
                 let is_met = min.is_none_or(|min| got >= min) && max.is_none_or(|max| got <= max);
                 let bound = |word, bound: Option<i64>| bound.map(|n| format!("{word} {n}"));
                 let parts = [bound("at least", min), bound("at most", max)];

@@ -259,7 +259,7 @@ fn phase_of(status: TaskStatus) -> Option<&'static str> {
 mod tests {
     use kube_batch_cache::snapshot::SnapshotOptions;
     use kube_batch_manifest::object::Served;
-    use kube_batch_model::api_version::ApiVersion;
+    use kube_batch_model::group_version::GroupVersion;
     use kube_batch_yaml::{Limits, Problems, parse};
 
     use super::*;
@@ -270,7 +270,7 @@ mod tests {
         for kind in Kind::ALL {
             let text = "metadata: {name: a, namespace: default}\nspec: {}";
             let node = parse(text, &Limits::default()).expect("YAML");
-            let served = Served::Custom(ApiVersion::V1Alpha2);
+            let served = Served::Custom(GroupVersion::V1Alpha2);
             let object = Object::read(*kind, served, &node, &Problems::default());
             let object = object.expect("an object");
             let key = object.key();

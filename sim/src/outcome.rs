@@ -107,19 +107,19 @@ pub struct CycleOutcome {
     /// Its number, from 1.
     pub cycle: u64,
     /// Pods bound, in order.
-    pub binds: Vec<Placement>,
+    pub binds: Vec<PodPlacement>,
     /// Pods evicted, in order.
     pub evictions: Vec<EvictionOutcome>,
     /// Pods that were nominated for a node: its resources are still being released, or held until
     /// the whole gang fits.
-    pub pipelined: Vec<Placement>,
+    pub pipelined: Vec<PodPlacement>,
     /// Claims for devices that lost devices which could be used nowhere, `namespace/name`.
     pub deallocated: Vec<String>,
 }
 
 /// A pod and a node.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Placement {
+pub struct PodPlacement {
     /// The pod, `namespace/name`.
     pub pod: String,
     /// The node.
@@ -280,8 +280,10 @@ impl CycleOutcome {
     /// The decisions of a cycle.
     pub fn of(number: u64, cycle: &Cycle) -> Self {
         let mut outcome = Self { cycle: number, ..Self::default() };
-        let placement =
-            |pod: &ObjectKey, node: &str| Placement { pod: pod.to_string(), node: node.to_owned() };
+        let placement = |pod: &ObjectKey, node: &str| PodPlacement {
+            pod: pod.to_string(),
+            node: node.to_owned(),
+        };
         for decision in &cycle.decisions {
             match decision {
                 Decision::Bind { pod, node, .. } => outcome.binds.push(placement(&pod.key, node)),

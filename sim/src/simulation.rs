@@ -8,7 +8,7 @@ use kube_batch_framework::{
 use kube_batch_model::{cluster::Cluster, resource::Dimensions};
 use kube_batch_scheduler::{
     conf::Conf,
-    core::{Core, CycleInput, Reached},
+    core::{Core, CycleInput, CyclePoint},
 };
 
 use crate::world::World;
@@ -62,8 +62,8 @@ impl Simulation {
         let input = self.world.begin_cycle();
         begin(&mut self.core, &input);
         let outcome = self.core.cycle(input, &mut |progress| match progress {
-            Reached::Snapshot(cluster) => snapshot = Some(Arc::new(cluster.clone())),
-            Reached::Session(milestone) => reached(milestone),
+            CyclePoint::Snapshot(cluster) => snapshot = Some(Arc::new(cluster.clone())),
+            CyclePoint::Session(milestone) => reached(milestone),
         });
         self.world.apply_cycle(&outcome);
         let snapshot = snapshot.expect("a cycle begins with a snapshot");

@@ -16,7 +16,6 @@ use kube_batch_cache::{
 use kube_batch_framework::report::Cycle;
 use kube_batch_manifest::object::{Kind, Served};
 use kube_batch_model::{
-    api_version::ServedApis,
     decision::{ClaimChoice, Decision, EvictionCause},
     facts::{
         group::GroupFacts,
@@ -25,12 +24,13 @@ use kube_batch_model::{
         queue::QueueFacts,
         storage::{ClaimFacts, VolumeFacts},
     },
+    group_version::ServedApis,
     name::{Name, ObjectKey},
     selector::{Labels, NodeTerm, Requirement},
     status::TaskStatus,
 };
 use kube_batch_scheduler::{
-    core::{CycleInput, Outcome, Writes},
+    core::{CycleInput, CycleResult, Writes},
     writes::{self, Nomination, StatusWrite, Waits},
 };
 
@@ -394,7 +394,7 @@ impl World {
     }
 
     /// Applies the decisions of a cycle.
-    pub(crate) fn apply_cycle(&mut self, outcome: &Outcome) {
+    pub(crate) fn apply_cycle(&mut self, outcome: &CycleResult) {
         let cycle = &outcome.cycle;
         self.n_cycles += 1;
         self.age_pods();

@@ -23,7 +23,7 @@ use k8s_openapi::{
 };
 use kube_batch_api::{crd::PodGroupSpec, dialect::RawObject, kind::ApplyObject as _};
 use kube_batch_cache::store::Store;
-use kube_batch_model::{api_version::ApiVersion, decision::Decision};
+use kube_batch_model::{decision::Decision, group_version::GroupVersion};
 use serde_json::{Value, json};
 
 /// The namespace of the hostile objects.
@@ -209,7 +209,7 @@ fn everyone(store: &mut Store, size: Size) {
         let spec = json!({"weight": weight});
         let meta = meta(None, name);
         store
-            .apply_queue(ApiVersion::V1Alpha1, &RawObject::new(&meta, &spec))
+            .apply_queue(GroupVersion::V1Alpha1, &RawObject::new(&meta, &spec))
             .expect("the queue is valid");
     }
     for (name, value) in [("high", 1_000), ("system-node-critical", 2_000_001_000)] {
@@ -302,7 +302,7 @@ fn add_composite(store: &mut Store, n_groups: usize) {
         "spec": {"schedulingPolicy": {"gang": {"minGroupCount": n_groups}}},
     });
     store.apply::<CompositePodGroup>(&read(composite)).expect("the composite PodGroup is valid");
-    store.set_served(ApiVersion::Kubernetes, true);
+    store.set_served(GroupVersion::Kubernetes, true);
 }
 
 fn add_part(store: &mut Store, n: usize) {
@@ -313,7 +313,7 @@ fn add_part(store: &mut Store, n: usize) {
         },
     });
     let group = serde_json::from_value(group).expect("an object");
-    store.apply_group(ApiVersion::Kubernetes, &group).expect("the PodGroup is valid");
+    store.apply_group(GroupVersion::Kubernetes, &group).expect("the PodGroup is valid");
 }
 
 fn join_part(pod: &mut Value, group: &str) {
@@ -401,7 +401,7 @@ fn meta(namespace: Option<&str>, name: &str) -> ObjectMeta {
 fn apply_group(store: &mut Store, namespace: &str, name: &str, spec: &PodGroupSpec) {
     let meta = meta(Some(namespace), name);
     store
-        .apply_group(ApiVersion::V1Alpha2, &RawObject::new(&meta, spec))
+        .apply_group(GroupVersion::V1Alpha2, &RawObject::new(&meta, spec))
         .expect("the group is valid");
 }
 

@@ -5,6 +5,7 @@ mod crates;
 mod cycles;
 mod features;
 mod ledger;
+mod names;
 mod plugin_docs;
 mod tree;
 mod workflows;
@@ -33,6 +34,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     violations.extend(crates::violations(&metadata)?);
     violations.extend(features::violations()?);
     violations.extend(cycles::violations(&metadata)?);
+    violations.extend(names::violations()?);
     violations.extend(sources()?);
     violations.extend(links()?);
     violations.extend(chart::violations()?);

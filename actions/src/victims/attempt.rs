@@ -17,6 +17,7 @@ use kube_batch_model::{
 };
 
 use super::{
+    evictable::{Evictable, WantingTasks, evict, pipelined},
     in_queue::select_victims_in_queue,
     limit::Limit,
     loss::{Bound, Need},
@@ -25,10 +26,9 @@ use super::{
     policy::VictimPolicy,
     reprieve,
     select::{VictimSearch, select_victims},
-    unit::{Unit, Wanted, evict, pipelined},
     whole_jobs::{broken, candidates, evict_jobs, evict_units},
 };
-use crate::waiting::{Kind, Unplaceable};
+use crate::waiting::{TaskKind, Unplaceable};
 
 /// How an attempt finds victims.
 #[derive(Clone, Copy)]
@@ -339,16 +339,16 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         self.explain(kind.class);
         self.limit = Some(plan.limit);
         self.is_planned = true;
-        let wanted = Wanted { limit: plan.limit, ..wanted };
+        let wanted = WantingTasks { limit: plan.limit, ..wanted };
         evict_units(self.policy, &mut self.statement, wanted, plan.gangs);
         true
     }
 
     /// Whether a plan without the bound violates fewer budgets or evicts victims of lower priority. Both come before
     /// the loss.
-    fn is_better_without_bound(&mut self, bounded: &Plan, wanted: Wanted) -> bool {
+    fn is_better_without_bound(&mut self, bounded: &Plan, wanted: WantingTasks) -> bool {
         let preemptor = Preemptor { limit: Some(Limit::WIDEST), ..wanted.preemptor };
-        let wanted = Wanted { limit: Limit::WIDEST, preemptor, ..wanted };
+        let wanted = WantingTasks { limit: Limit::WIDEST, preemptor, ..wanted };
         let rank = |plan: &Plan| (plan.limit.may_violate, plan.limit.priority);
         let unbounded = plan(self.policy, &mut self.statement, wanted);
         unbounded.is_some_and(|unbounded| rank(&unbounded) < rank(bounded))
@@ -372,11 +372,11 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         self.limit = None;
         let Some(need) = wanted.preemptor.need else { return (widest, None) };
         let unbounded =
-            Wanted { preemptor: Preemptor { need: None, ..wanted.preemptor }, ..wanted };
+            WantingTasks { preemptor: Preemptor { need: None, ..wanted.preemptor }, ..wanted };
         let gangs = candidates(self.policy, &self.statement, unbounded);
         let session = self.statement.session();
-        let admits = |bound: Bound, gang: &Unit| need.admits::<P>(session, bound, &gang.tasks);
-        let refused = |gang: &Unit| RefusedGang {
+        let admits = |bound: Bound, gang: &Evictable| need.admits::<P>(session, bound, &gang.tasks);
+        let refused = |gang: &Evictable| RefusedGang {
             gang: gang.job,
             dim: need.dim,
             amount: need.amount(session.cluster(), &gang.tasks),
@@ -407,7 +407,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
     }
 
     /// A task and those of others that are like it, as many as the job needs.
-    fn wanted(&mut self, limit: Limit, task: TaskIdx, others: &VecDeque<TaskIdx>) -> Wanted {
+    fn wanted(&mut self, limit: Limit, task: TaskIdx, others: &VecDeque<TaskIdx>) -> WantingTasks {
         let preemptor = self.preemptor(task);
         let session = self.statement.session();
         let cluster = session.cluster();
@@ -419,7 +419,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         };
         let n_alike = 1 + others.iter().filter(is_alike).count();
         let n_missing = session.plugins().tasks_missing(self.statement.job()).max(1) as usize;
-        Wanted { preemptor, limit, n_tasks: n_alike.min(n_missing) }
+        WantingTasks { preemptor, limit, n_tasks: n_alike.min(n_missing) }
     }
 
     fn preemptor(&mut self, task: TaskIdx) -> Preemptor {
@@ -490,7 +490,7 @@ struct PreemptorKind {
     never_preempts: bool,
 }
 
-impl Kind for PreemptorKind {
+impl TaskKind for PreemptorKind {
     fn of(cluster: &Cluster, task: TaskIdx) -> Self {
         Self {
             class: cluster.tasks.class[task],

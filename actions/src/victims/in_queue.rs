@@ -5,11 +5,11 @@ use kube_batch_model::column::{NodeIdx, TaskIdx};
 
 use super::{
     dry_run::ResourceDryRun,
+    evictable::{Evictable, WantingTasks, cost, item},
     minimal_set::{Candidates, Considered, select_minimal_set},
     node_tasks::by_victim_cost,
     on_node::{Preemptor, TASKS_LOOKED_AT, is_candidate},
     policy::VictimPolicy,
-    unit::{Unit, Wanted, cost, item},
 };
 
 /// At most this many tasks of the queue are looked at, the first victims first.
@@ -53,9 +53,9 @@ pub(super) fn select_victims_in_queue<P: VictimPolicy>(
 // Parity: see docs/parity.md#capability.
 pub(super) fn cheapest_in_queue(
     statement: &mut Statement<'_>,
-    jobs: &[Unit],
-    wanted: Wanted,
-) -> Vec<Unit> {
+    jobs: &[Evictable],
+    wanted: WantingTasks,
+) -> Vec<Evictable> {
     let Preemptor { task, class, .. } = wanted.preemptor;
     if statement.session().within_capability(task, &[], Capacity::FutureIdle).is_ok()
         || statement.best_node(class).is_none()
@@ -64,11 +64,11 @@ pub(super) fn cheapest_in_queue(
     }
     statement.session_mut().count_work(jobs.len() as u64);
     let session = statement.session();
-    let is_within = |units: &[&Unit]| {
+    let is_within = |units: &[&Evictable]| {
         let tasks: Vec<TaskIdx> = units.iter().flat_map(|unit| &unit.tasks).copied().collect();
         session.within_capability(task, &tasks, Capacity::FutureIdle).is_ok()
     };
-    let mut units: Vec<&Unit> = jobs.iter().collect();
+    let mut units: Vec<&Evictable> = jobs.iter().collect();
     units.sort_by_cached_key(|unit| cost(session, unit, &item(session, unit, 1, wanted)));
     if !is_within(&units) {
         return Vec::new();

@@ -12,10 +12,10 @@ use kube_batch_model::{
 
 use super::{
     cover::Item,
+    evictable::{self, Evictable, WantingTasks, evict, future_idle, item, slots},
     node_tasks::NodeTasks,
     on_node::permitted_on_node,
     policy::VictimPolicy,
-    unit::{self, Unit, Wanted, evict, future_idle, item, slots},
 };
 use crate::domain_budget::DomainBudget;
 
@@ -25,14 +25,14 @@ type NodeCost = (usize, usize, i64, Reverse<Option<Timestamp>>, NodeIdx);
 
 /// What may leave, and what is the same on all nodes about it.
 struct Candidate<'a> {
-    unit: &'a Unit,
+    unit: &'a Evictable,
     item: Item,
     /// Its tasks whose eviction changes more for the wanted task than what is free.
     ruling: Vec<TaskIdx>,
 }
 
 impl<'a> Candidate<'a> {
-    fn new(statement: &mut Statement<'_>, unit: &'a Unit, wanted: Wanted) -> Self {
+    fn new(statement: &mut Statement<'_>, unit: &'a Evictable, wanted: WantingTasks) -> Self {
         let class = wanted.preemptor.class;
         let session = statement.session_mut();
         let is_ruling = |task: &&TaskIdx| !session.needs_only_resources(class, &[**task]);
@@ -57,14 +57,14 @@ pub(super) fn cheapest<P: VictimPolicy>(
     policy: &P,
     statement: &mut Statement<'_>,
     node_tasks: &mut NodeTasks,
-    jobs: &[Unit],
-    wanted: Wanted,
-) -> Vec<Unit> {
+    jobs: &[Evictable],
+    wanted: WantingTasks,
+) -> Vec<Evictable> {
     let mut candidates: Vec<Candidate<'_>> =
         jobs.iter().map(|unit| Candidate::new(statement, unit, wanted)).collect();
     let session = statement.session();
     let cluster = session.cluster();
-    candidates.sort_by_key(|Candidate { unit, item, .. }| unit::cost(session, unit, item));
+    candidates.sort_by_key(|Candidate { unit, item, .. }| evictable::cost(session, unit, item));
     let mut on_nodes: BTreeMap<NodeIdx, BTreeMap<usize, Vec<TaskIdx>>> = BTreeMap::new();
     for (at, candidate) in candidates.iter().enumerate() {
         for task in &candidate.unit.tasks {
@@ -74,7 +74,7 @@ pub(super) fn cheapest<P: VictimPolicy>(
         }
     }
     let mut tries = DomainBudget::default();
-    let mut lowest: Option<(NodeCost, Vec<Unit>)> = None;
+    let mut lowest: Option<(NodeCost, Vec<Evictable>)> = None;
     for (node, jobs) in on_nodes {
         if tries.is_used_up(false) {
             break;
@@ -101,14 +101,14 @@ fn singles<P: VictimPolicy>(
     policy: &P,
     statement: &Statement<'_>,
     node_tasks: &mut NodeTasks,
-    wanted: Wanted,
+    wanted: WantingTasks,
     node: NodeIdx,
-) -> Vec<Unit> {
+) -> Vec<Evictable> {
     let singles = permitted_on_node(policy, statement, node_tasks, wanted.preemptor, node);
     let cluster = statement.session().cluster();
     let single = |task: TaskIdx| {
         let job = cluster.tasks.job[task].expect("a task that may be evicted has a job");
-        Unit { job, tasks: vec![task], is_whole: false }
+        Evictable { job, tasks: vec![task], is_whole: false }
     };
     singles.into_iter().map(single).collect()
 }
@@ -141,7 +141,7 @@ fn minimal<'a>(trial: &mut Trial<'_, '_>, candidates: &[OnNode<'a>]) -> Option<V
 /// Tries whether the wanted task fits on a node.
 struct Trial<'a, 's> {
     statement: &'a mut Statement<'s>,
-    wanted: Wanted,
+    wanted: WantingTasks,
     node: NodeIdx,
     /// Whether the capability of its queue admits it although no victim has left.
     is_within_capability: bool,
@@ -152,7 +152,7 @@ struct Trial<'a, 's> {
 impl<'a, 's> Trial<'a, 's> {
     fn new(
         statement: &'a mut Statement<'s>,
-        wanted: Wanted,
+        wanted: WantingTasks,
         node: NodeIdx,
         reason: EvictReason,
         tries: &'a mut DomainBudget,

@@ -13,16 +13,16 @@ use kube_batch_model::column::{JobIdx, TaskIdx};
 
 use super::{
     cover::{Cost, Item, cover},
+    evictable::{Evictable, WantingTasks},
     limit::Limit,
     policy::VictimPolicy,
-    unit::{Unit, Wanted},
     whole_jobs::{n_fitting, whole_job},
 };
 
 /// Which gangs leave, and which single tasks may.
 pub(super) struct Plan {
     pub(super) limit: Limit,
-    pub(super) gangs: Vec<Unit>,
+    pub(super) gangs: Vec<Evictable>,
 }
 
 /// A job with tasks that may leave.
@@ -35,7 +35,7 @@ struct VictimJob {
 }
 
 struct Gang {
-    unit: Unit,
+    unit: Evictable,
     /// The start of its first task.
     start: Timestamp,
     /// How many tasks fit once it is gone.
@@ -56,10 +56,10 @@ struct PlanLimit {
 pub(super) fn plan<P: VictimPolicy>(
     policy: &P,
     statement: &mut Statement<'_>,
-    wanted: Wanted,
+    wanted: WantingTasks,
 ) -> Option<Plan> {
     let n_fitting = n_fitting(statement, wanted);
-    let wanted = Wanted { n_tasks: wanted.n_tasks - n_fitting, ..wanted };
+    let wanted = WantingTasks { n_tasks: wanted.n_tasks - n_fitting, ..wanted };
     if wanted.n_tasks == 0 || !are_apart(statement, wanted) {
         return None;
     }
@@ -89,7 +89,7 @@ pub(super) fn plan<P: VictimPolicy>(
 }
 
 /// Whether a place of one of the tasks does not depend on the places of the others, free resources aside.
-fn are_apart(statement: &mut Statement<'_>, wanted: Wanted) -> bool {
+fn are_apart(statement: &mut Statement<'_>, wanted: WantingTasks) -> bool {
     let class = wanted.preemptor.class;
     let session = statement.session_mut();
     !session.is_open_to_change(class)
@@ -111,7 +111,7 @@ fn starts(jobs: &[VictimJob], priority: i32) -> BTreeSet<Timestamp> {
 fn victim_jobs<P: VictimPolicy>(
     policy: &P,
     statement: &mut Statement<'_>,
-    wanted: Wanted,
+    wanted: WantingTasks,
 ) -> Option<Vec<VictimJob>> {
     let class = wanted.preemptor.class;
     let all: Vec<JobIdx> = statement.session().cluster().jobs.key.ids().collect();
@@ -157,7 +157,7 @@ fn victim_jobs<P: VictimPolicy>(
 fn running_tasks<P: VictimPolicy>(
     policy: &P,
     session: &Session,
-    wanted: Wanted,
+    wanted: WantingTasks,
     job: JobIdx,
 ) -> Vec<TaskIdx> {
     let cluster = session.cluster();
@@ -174,10 +174,10 @@ impl VictimJob {
     fn new<P: VictimPolicy>(
         policy: &P,
         session: &Session,
-        wanted: Wanted,
+        wanted: WantingTasks,
         job: JobIdx,
         mut tasks: Vec<TaskIdx>,
-        gang: Option<(Unit, usize)>,
+        gang: Option<(Evictable, usize)>,
     ) -> Self {
         let cluster = session.cluster();
         tasks.sort_by_key(|task| std::cmp::Reverse(cluster.tasks.start[*task]));
@@ -225,7 +225,7 @@ impl VictimJob {
     }
 
     /// The gang as one item of a set of victims.
-    fn item(&self, within: PlanLimit) -> Option<(&Unit, Item)> {
+    fn item(&self, within: PlanLimit) -> Option<(&Evictable, Item)> {
         let gang = self.gang_in(within)?;
         // What it could spare is counted already.
         let n_counted = self.singles_in(within).filter(|violates| !violates).count();
@@ -243,7 +243,7 @@ impl PlanLimit {
 }
 
 /// The cheapest set of victims within a limit: its cost, and the gangs in it.
-fn best(jobs: &[VictimJob], within: PlanLimit, n_tasks: usize) -> Option<(Cost, Vec<&Unit>)> {
+fn best(jobs: &[VictimJob], within: PlanLimit, n_tasks: usize) -> Option<(Cost, Vec<&Evictable>)> {
     let n_singles = |violates: bool| -> usize {
         let jobs = jobs.iter();
         jobs.map(|job| job.singles_in(within).filter(|own| *own == violates).count()).sum()
@@ -255,7 +255,7 @@ fn best(jobs: &[VictimJob], within: PlanLimit, n_tasks: usize) -> Option<(Cost, 
         let (n_violating, amount) = (cost.n_violating + missing, cost.amount.max(n_tasks as i64));
         (missing <= n_last_resort).then_some(Cost { n_violating, amount, ..cost })
     };
-    let (units, items): (Vec<&Unit>, Vec<Item>) =
+    let (units, items): (Vec<&Evictable>, Vec<Item>) =
         jobs.iter().filter_map(|job| job.item(within)).unzip();
     let (cost, taken) = cover(&items, need, settle)?;
     Some((cost, taken.into_iter().map(|at| units[at]).collect()))

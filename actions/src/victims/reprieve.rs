@@ -17,8 +17,8 @@ use kube_batch_model::{
 };
 
 use super::{
+    evictable::{evict, future_idle, pipelined, slots},
     node_tasks::job_priority,
-    unit::{evict, future_idle, pipelined, slots},
     whole_jobs::{EvictedTogether, broken},
 };
 
@@ -26,7 +26,7 @@ use super::{
 const MAX_MOVES: usize = 100_000;
 
 /// What is reprieved together: one task, or all tasks of a gang, or of the gangs of a composite PodGroup.
-type Unit = Vec<TaskIdx>;
+type Evictable = Vec<TaskIdx>;
 
 /// Restores the victims evicted since `start` that are not needed for the tasks placed since then, the
 /// most expensive first. `may_stay` says of a task that has just been placed whether it may have the place.
@@ -43,7 +43,7 @@ pub(super) fn unneeded(
     statement.rollback_to(start);
     evict(statement, units.iter().flatten(), reason);
     let mut slots = Slots::of(statement, &placed, &units);
-    let suffices = |statement: &mut Statement<'_>, units: &[Unit]| {
+    let suffices = |statement: &mut Statement<'_>, units: &[Evictable]| {
         statement.rollback_to(start);
         evict(statement, units.iter().rev().flatten(), reason);
         placed.iter().all(|task| place(statement, *task) && may_stay(statement.session(), *task))
@@ -87,7 +87,7 @@ struct Slots {
 impl Slots {
     /// `None` if the tasks are not alike, or if more changes for them than what is free. The victims have left, and the
     /// tasks are not placed.
-    fn of(statement: &mut Statement<'_>, placed: &[TaskIdx], units: &[Unit]) -> Option<Self> {
+    fn of(statement: &mut Statement<'_>, placed: &[TaskIdx], units: &[Evictable]) -> Option<Self> {
         let cluster = statement.session().cluster();
         let class_of = |task: &TaskIdx| cluster.tasks.class[*task];
         let class = class_of(placed.first()?);
@@ -151,7 +151,7 @@ impl Slots {
 }
 
 /// The victims of a statement, the most expensive first: of high priority, in whole gangs, old.
-fn units(statement: &Statement<'_>) -> Vec<Unit> {
+fn units(statement: &Statement<'_>) -> Vec<Evictable> {
     let cluster = statement.session().cluster();
     let gangs = broken(statement);
     // Jobs that are evicted together share one key: the first of them.
@@ -159,7 +159,7 @@ fn units(statement: &Statement<'_>) -> Vec<Unit> {
     let first: BTreeMap<JobIdx, Option<JobIdx>> =
         gangs.into_iter().map(|gang| (gang, together.jobs_with(gang).into_iter().min())).collect();
     let gang_of = |task: TaskIdx| *first.get(&cluster.tasks.job[task]?)?;
-    let mut units: Vec<(Option<JobIdx>, Unit)> = Vec::new();
+    let mut units: Vec<(Option<JobIdx>, Evictable)> = Vec::new();
     for task in statement.evicted() {
         let gang = gang_of(task);
         match units.iter_mut().find(|(of, _)| gang.is_some() && *of == gang) {

@@ -21,11 +21,11 @@ use kube_batch_model::{
 
 use super::{
     cover::{Cost, Item, cover},
+    evictable::{Evictable, WantingTasks, evict, future_idle, item, slots},
     in_queue::cheapest_in_queue,
     node_tasks::NodeTasks,
     one_node,
     policy::VictimPolicy,
-    unit::{Unit, Wanted, evict, future_idle, item, slots},
 };
 
 /// The gangs none of whose tasks is left after the evictions of a statement; also those that are gangs only together
@@ -81,12 +81,12 @@ pub(super) fn evict_jobs<P: VictimPolicy>(
     policy: &P,
     statement: &mut Statement<'_>,
     node_tasks: &mut NodeTasks,
-    wanted: Wanted,
+    wanted: WantingTasks,
 ) {
     let mut candidates = candidates(policy, statement, wanted);
     loop {
         let n_missing = wanted.n_tasks - n_fitting(statement, wanted);
-        let missing = Wanted { n_tasks: n_missing, ..wanted };
+        let missing = WantingTasks { n_tasks: n_missing, ..wanted };
         if n_missing == 0 {
             return;
         }
@@ -110,8 +110,8 @@ pub(super) fn evict_jobs<P: VictimPolicy>(
 pub(super) fn evict_units<P: VictimPolicy>(
     policy: &P,
     statement: &mut Statement<'_>,
-    wanted: Wanted,
-    mut units: Vec<Unit>,
+    wanted: WantingTasks,
+    mut units: Vec<Evictable>,
 ) {
     let cluster = statement.session().cluster();
     units.sort_by_key(|unit| (unit.is_whole, wanted.amount(cluster, &unit.tasks), unit.job));
@@ -130,8 +130,8 @@ pub(super) fn evict_units<P: VictimPolicy>(
 pub(super) fn candidates<P: VictimPolicy>(
     policy: &P,
     statement: &Statement<'_>,
-    wanted: Wanted,
-) -> Vec<Unit> {
+    wanted: WantingTasks,
+) -> Vec<Evictable> {
     let session = statement.session();
     let jobs = session.cluster().jobs.key.ids();
     jobs.filter_map(|job| whole_job(policy, session, wanted, job)).collect()
@@ -141,11 +141,11 @@ pub(super) fn candidates<P: VictimPolicy>(
 pub(super) fn whole_job<P: VictimPolicy>(
     policy: &P,
     session: &Session,
-    wanted: Wanted,
+    wanted: WantingTasks,
     job: JobIdx,
-) -> Option<Unit> {
+) -> Option<Evictable> {
     let cluster = session.cluster();
-    let Wanted { preemptor, limit, .. } = wanted;
+    let WantingTasks { preemptor, limit, .. } = wanted;
     // What was evicted for it would have been evicted in vain.
     if !limit.admits_priority(cluster.jobs.priority[job]) || session.is_preemptor(job) {
         return None;
@@ -157,7 +157,7 @@ pub(super) fn whole_job<P: VictimPolicy>(
     let may_leave = limit.admits_violations(session, &tasks)
         && session.have_run_enough(preemptor.task, &tasks)
         && preemptor.need.is_none_or(|need| need.admits::<P>(session, limit.bound, &tasks));
-    let unit = Unit { job, tasks, is_whole: true };
+    let unit = Evictable { job, tasks, is_whole: true };
     (may_leave && is_permitted(policy, session, wanted, &unit)).then_some(unit)
 }
 
@@ -203,11 +203,11 @@ fn collect_tasks(cluster: &Cluster, job: JobIdx, tasks: &mut Vec<TaskIdx>) -> Op
 fn is_permitted<P: VictimPolicy>(
     policy: &P,
     session: &Session,
-    wanted: Wanted,
-    unit: &Unit,
+    wanted: WantingTasks,
+    unit: &Evictable,
 ) -> bool {
     let preemptor = wanted.preemptor.task;
-    let Unit { job, tasks, is_whole } = unit;
+    let Evictable { job, tasks, is_whole } = unit;
     if !is_whole {
         let proposal = Proposal { preemptor, victim: tasks[0], evicted: &[] };
         return policy.allows(session, &proposal);
@@ -222,9 +222,9 @@ fn is_permitted<P: VictimPolicy>(
 /// makes room.
 fn cheapest_cover<P: VictimPolicy>(
     statement: &mut Statement<'_>,
-    candidates: &[Unit],
-    wanted: Wanted,
-) -> Vec<Unit> {
+    candidates: &[Evictable],
+    wanted: WantingTasks,
+) -> Vec<Evictable> {
     let gains: Vec<usize> =
         candidates.iter().map(|candidate| gain::<P>(statement, &candidate.tasks, wanted)).collect();
     let total: usize = gains.iter().sum();
@@ -237,7 +237,7 @@ fn cheapest_cover<P: VictimPolicy>(
         .map(|at| item(statement.session(), &candidates[*at], gains[*at], wanted))
         .collect();
     let need = wanted.n_tasks.min(total);
-    let settle = settle(Wanted { n_tasks: need, ..wanted }, statement);
+    let settle = settle(WantingTasks { n_tasks: need, ..wanted }, statement);
     let (_, taken) = cover(&items, need, settle).expect("all together cover the need");
     taken.into_iter().map(|at| candidates[useful[at]].clone()).collect()
 }
@@ -245,7 +245,7 @@ fn cheapest_cover<P: VictimPolicy>(
 /// What some jobs cost that make room for a number of tasks: single tasks that were evicted before need
 /// not leave, as far as there is more room than needed.
 fn settle(
-    wanted: Wanted,
+    wanted: WantingTasks,
     statement: &Statement<'_>,
 ) -> impl Fn(usize, Cost) -> Option<Cost> + use<> {
     let cluster = statement.session().cluster();
@@ -265,7 +265,7 @@ fn settle(
 fn gain<P: VictimPolicy>(
     statement: &mut Statement<'_>,
     tasks: &[TaskIdx],
-    wanted: Wanted,
+    wanted: WantingTasks,
 ) -> usize {
     let class = wanted.preemptor.class;
     if !statement.session_mut().needs_only_resources(class, tasks) {
@@ -298,7 +298,7 @@ fn gain<P: VictimPolicy>(
 }
 
 /// How many of the wanted tasks find a place now.
-pub(super) fn n_fitting(statement: &mut Statement<'_>, wanted: Wanted) -> usize {
+pub(super) fn n_fitting(statement: &mut Statement<'_>, wanted: WantingTasks) -> usize {
     let start = statement.savepoint();
     let cluster = statement.session().cluster();
     let class = wanted.preemptor.class;

@@ -21,8 +21,8 @@ use crate::{
     read::group::{group, min_member, min_resources},
 };
 use kube_batch_model::{
-    api_version::ApiVersion,
     facts::{FactError, group::GroupFacts, metadata::MetadataPrefixes, queue::QueueFacts},
+    group_version::GroupVersion,
     object_status::PodGroupStatus,
 };
 
@@ -37,7 +37,7 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
 /// The fields of a PodGroup that are read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct GroupSpec {
+pub struct CoschedulingGroupSpec {
     min_member: i32,
     min_resources: Option<BTreeMap<String, Quantity>>,
 }
@@ -60,10 +60,10 @@ impl Dialect for Coscheduling {
         object: &RawObject,
         prefixes: &MetadataPrefixes,
     ) -> Result<GroupFacts, FactError> {
-        let spec: GroupSpec = object.spec("PodGroup")?;
+        let spec: CoschedulingGroupSpec = object.spec("PodGroup")?;
         let status: Status = object.status("PodGroup")?;
         let mut facts = group(
-            (ApiVersion::Coscheduling, SPEC.naming),
+            (GroupVersion::Coscheduling, SPEC.naming),
             (&object.metadata, &object.spec),
             prefixes,
         )?;

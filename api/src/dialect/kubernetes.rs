@@ -27,12 +27,12 @@ use crate::{
     },
 };
 use kube_batch_model::{
-    api_version::ApiVersion,
     dialect::INITIALLY_SCHEDULED,
     facts::{
         FactError, group::GroupFacts, metadata::MetadataPrefixes, queue::QueueFacts,
         topology::TopologyFacts,
     },
+    group_version::GroupVersion,
     name::Name,
     object_status::PodGroupStatus,
 };
@@ -55,7 +55,7 @@ impl Dialect for Kubernetes {
     ) -> Result<GroupFacts, FactError> {
         let spec: PodGroupSpec = object.spec("PodGroup")?;
         let mut facts = group(
-            (ApiVersion::Kubernetes, SPEC.naming),
+            (GroupVersion::Kubernetes, SPEC.naming),
             (&object.metadata, &object.spec),
             prefixes,
         )?;

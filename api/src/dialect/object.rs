@@ -9,7 +9,7 @@ use kube::core::Resource;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use kube_batch_model::{api_version::ApiVersion, facts::FactError};
+use kube_batch_model::{facts::FactError, group_version::GroupVersion};
 
 /// A PodGroup or queue of any API.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -84,7 +84,7 @@ macro_rules! object {
 
         impl<const VERSION: u8> $type<VERSION> {
             /// Its API version.
-            pub const VERSION: ApiVersion = ApiVersion::ALL[VERSION as usize];
+            pub const VERSION: GroupVersion = GroupVersion::ALL[VERSION as usize];
         }
 
         impl<const VERSION: u8> Resource for $type<VERSION> {
@@ -114,14 +114,14 @@ macro_rules! object {
 }
 
 object!(
-    /// A PodGroup of the API version with this number, see [`ApiVersion::ALL`].
+    /// A PodGroup of the API version with this number, see [`GroupVersion::ALL`].
     GroupOf,
     "PodGroup",
     NamespaceResourceScope,
     "podgroups"
 );
 object!(
-    /// A queue of the API version with this number, see [`ApiVersion::ALL`].
+    /// A queue of the API version with this number, see [`GroupVersion::ALL`].
     QueueOf,
     "Queue",
     ClusterResourceScope,

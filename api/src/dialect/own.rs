@@ -15,11 +15,11 @@ use crate::{
     },
 };
 use kube_batch_model::{
-    api_version::ApiVersion,
     facts::{
         FactError, group::GroupFacts, metadata::MetadataPrefixes, queue::QueueFacts,
         topology::TopologyFacts,
     },
+    group_version::GroupVersion,
     object_status::{PodGroupStatus, QueueStatus},
 };
 
@@ -29,7 +29,7 @@ pub(super) const V1ALPHA1: DialectSpec = DialectSpec {
     queues: Some("queues.scheduling.incubator.k8s.io"),
     naming: IN_SPEC,
     patch: Patch::Status,
-    dialect: &Own(ApiVersion::V1Alpha1),
+    dialect: &Own(GroupVersion::V1Alpha1),
 };
 
 /// The newer API group.
@@ -38,10 +38,10 @@ pub(super) const V1ALPHA2: DialectSpec = DialectSpec {
     queues: Some("queues.scheduling.sigs.dev"),
     naming: IN_SPEC,
     patch: Patch::Status,
-    dialect: &Own(ApiVersion::V1Alpha2),
+    dialect: &Own(GroupVersion::V1Alpha2),
 };
 
-struct Own(ApiVersion);
+struct Own(GroupVersion);
 
 impl Dialect for Own {
     fn read_group(

@@ -26,7 +26,6 @@ use crate::{
     },
 };
 use kube_batch_model::{
-    api_version::ApiVersion,
     facts::{
         FactError,
         group::{GroupFacts, RoleFacts},
@@ -34,6 +33,7 @@ use kube_batch_model::{
         queue::QueueFacts,
         topology::{TopologyFacts, TopologyLevel},
     },
+    group_version::GroupVersion,
     name::Name,
     object_status::{PodGroupStatus, QueueStatus},
 };
@@ -49,7 +49,7 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
 /// The fields of a PodGroup that are read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct GroupSpec {
+pub struct VolcanoGroupSpec {
     min_member: Option<i32>,
     min_task_member: Option<BTreeMap<String, i32>>,
     /// Read by the table in [`naming`](crate::naming), as is `priority_class_name`.
@@ -108,9 +108,12 @@ impl Dialect for Volcano {
         object: &RawObject,
         prefixes: &MetadataPrefixes,
     ) -> Result<GroupFacts, FactError> {
-        let spec: GroupSpec = object.spec("PodGroup")?;
-        let mut facts =
-            group((ApiVersion::Volcano, SPEC.naming), (&object.metadata, &object.spec), prefixes)?;
+        let spec: VolcanoGroupSpec = object.spec("PodGroup")?;
+        let mut facts = group(
+            (GroupVersion::Volcano, SPEC.naming),
+            (&object.metadata, &object.spec),
+            prefixes,
+        )?;
         facts.min_member = min_member(&facts.key, spec.min_member.unwrap_or(0))?;
         let roles = spec.min_task_member.unwrap_or_default().into_iter().map(|(role, min)| {
             let min = min_member(&facts.key, min)?;
@@ -131,7 +134,7 @@ impl Dialect for Volcano {
             // As Volcano's admission sets it.
             spec.weight = 1;
         }
-        let mut facts = read::queue(ApiVersion::Volcano, &object.metadata, &spec, Some(&status))?;
+        let mut facts = read::queue(GroupVersion::Volcano, &object.metadata, &spec, Some(&status))?;
         let is_set = |field: &&str| !object.spec[field].is_null();
         facts.not_honoured = NOT_HONOURED.into_iter().filter(is_set).map(Name::from).collect();
         Ok(facts)

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta};
 use kube_batch_model::{
-    api_version::ApiVersion,
     facts::{FactError, group::GroupFacts, metadata::MetadataPrefixes},
+    group_version::GroupVersion,
     name::{Name, ObjectKey},
     object_status::PodGroupStatus,
     resource::ResourceList,
@@ -25,7 +25,7 @@ use crate::naming::Naming;
 ///
 /// [`FactError`] if it has no name: skip it.
 pub(crate) fn group(
-    (version, naming): (ApiVersion, Naming),
+    (version, naming): (GroupVersion, Naming),
     (meta, spec): (&ObjectMeta, &Value),
     prefixes: &MetadataPrefixes,
 ) -> Result<GroupFacts, FactError> {

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube_batch_model::{
     facts::{
-        Controller, FactError,
+        ControllerRef, FactError,
         metadata::{Metadata, MetadataPrefixes},
     },
     name::{Name, ObjectKey},
@@ -35,8 +35,8 @@ pub(super) fn controller(meta: &ObjectMeta) -> Option<&OwnerReference> {
 }
 
 /// The owner that controls an object.
-pub(super) fn controlled_by(meta: &ObjectMeta) -> Option<Controller> {
-    controller(meta).map(|owner| Controller {
+pub(super) fn controlled_by(meta: &ObjectMeta) -> Option<ControllerRef> {
+    controller(meta).map(|owner| ControllerRef {
         uid: Name::from(owner.uid.as_str()),
         kind: Name::from(owner.kind.as_str()),
         name: Name::from(owner.name.as_str()),

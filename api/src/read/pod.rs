@@ -12,7 +12,7 @@ use kube_batch_model::{
         class::PodTemplate,
         group_refs::GroupRefs,
         pod::{FIELD_MANAGER, Interner, TaskFacts},
-        size::{Bounds, Excess},
+        size::{Bounds, Oversize},
     },
     intern::Interned,
     membership::ROLE_ANNOTATION,
@@ -168,7 +168,7 @@ struct Read {
 
 impl Read {
     /// What is above the bounds of its size.
-    fn excess(&self, pod: &Pod) -> Option<Excess> {
+    fn excess(&self, pod: &Pod) -> Option<Oversize> {
         Bounds::USERS.excess(&(&self.facts, &self.labels, &self.template), pod)
     }
 
@@ -268,7 +268,7 @@ fn observed_status(pod: &Pod) -> TaskStatus {
 mod tests {
     use serde_json::{Value, json};
 
-    use kube_batch_model::{api_version::ServedApis, name::JobKey};
+    use kube_batch_model::{group_version::ServedApis, name::JobKey};
 
     use super::*;
 

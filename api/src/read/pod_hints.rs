@@ -2,8 +2,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_batch_model::{
-    api_version::Join,
     facts::pod_hints::{MetadataPlace, MisplacedGroup, PodHints},
+    group_version::Join,
     membership::GROUP_ANNOTATION,
     name::{Name, is_dns_subdomain},
 };

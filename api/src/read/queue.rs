@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_batch_model::{
-    api_version::ApiVersion,
     duration,
     facts::{FactError, queue::QueueFacts},
+    group_version::GroupVersion,
     name::Name,
     object_status::QueueStatus,
 };
@@ -24,7 +24,7 @@ use crate::crd::QueueSpec;
 /// [`FactError`] if it has no name, a negative weight, or an amount or duration that cannot be read:
 /// skip it.
 pub fn queue(
-    version: ApiVersion,
+    version: GroupVersion,
     meta: &ObjectMeta,
     spec: &QueueSpec,
     status: Option<&QueueStatus>,

@@ -33,7 +33,7 @@ impl Dirty {
     }
 
     /// The pods of the block, in order, that has had these rows.
-    pub(super) fn pods(&self, cluster: &Cluster, rows: &Rows) -> Vec<Arc<TaskFacts>> {
+    pub(super) fn pods(&self, cluster: &Cluster, rows: &BlockRows) -> Vec<Arc<TaskFacts>> {
         let mut is_removed = vec![false; rows.range.len()];
         for facts in &self.removed {
             is_removed[rows.place_of(cluster, facts) - rows.range.start] = true;
@@ -56,12 +56,12 @@ impl Dirty {
 
 /// The rows of a block.
 #[derive(Clone, Debug)]
-pub(super) struct Rows {
+pub(super) struct BlockRows {
     pub(super) range: Range<usize>,
     is_job: bool,
 }
 
-impl Rows {
+impl BlockRows {
     /// The tasks of a job, if it has rows.
     pub(super) fn of_job(cluster: &Cluster, job: Option<JobIdx>) -> Self {
         let tasks = job.map(|job| cluster.jobs.tasks[job]).unwrap_or_default();

@@ -6,7 +6,6 @@ use std::{
 };
 
 use kube_batch_model::{
-    api_version::ApiVersion,
     facts::{
         device::claim::ResourceClaimFacts,
         fact::Fact,
@@ -16,6 +15,7 @@ use kube_batch_model::{
         policy::BudgetFacts,
         queue::QueueFacts,
     },
+    group_version::GroupVersion,
     name::{Name, ObjectKey},
 };
 
@@ -25,24 +25,24 @@ use crate::{
 };
 
 /// Facts before they changed; `None` if they are new.
-pub(super) type Former<K, F> = BTreeMap<K, Option<Arc<F>>>;
+pub(super) type FormerFacts<K, F> = BTreeMap<K, Option<Arc<F>>>;
 
 /// What has changed since the last snapshot.
 pub(super) struct Changed {
-    pub(super) pods: Former<ObjectKey, TaskFacts>,
+    pub(super) pods: FormerFacts<ObjectKey, TaskFacts>,
     /// Pods whose decision in flight has changed.
     pub(super) touched: BTreeSet<ObjectKey>,
-    pub(super) groups: Former<(ObjectKey, ApiVersion), GroupFacts>,
-    pub(super) queues: Former<(Name, ApiVersion), QueueFacts>,
-    pub(super) nodes: Former<Name, NodeFacts>,
-    pub(super) budgets: Former<ObjectKey, BudgetFacts>,
+    pub(super) groups: FormerFacts<(ObjectKey, GroupVersion), GroupFacts>,
+    pub(super) queues: FormerFacts<(Name, GroupVersion), QueueFacts>,
+    pub(super) nodes: FormerFacts<Name, NodeFacts>,
+    pub(super) budgets: FormerFacts<ObjectKey, BudgetFacts>,
     /// Whether any of these have changed.
     pub(super) namespaces: bool,
     /// Whether the queue of the jobs of some namespace has changed.
     pub(super) queues_of_namespaces: bool,
     pub(super) priority_classes: bool,
     pub(super) storage: bool,
-    pub(super) resource_claims: Former<ObjectKey, ResourceClaimFacts>,
+    pub(super) resource_claims: FormerFacts<ObjectKey, ResourceClaimFacts>,
     /// The claims for devices about which a decision in flight has changed.
     pub(super) claims_in_flight: BTreeSet<ObjectKey>,
     pub(super) device_classes: bool,

@@ -6,16 +6,16 @@ use std::{
 };
 
 use kube_batch_model::{
-    api_version::ServedApis,
     cluster::Cluster,
     column::QueueIdx,
     facts::{device::claim::ResourceClaimFacts, pod::TaskFacts},
+    group_version::ServedApis,
     name::{JobKey, Name, ObjectKey},
     problem::Ignored,
 };
 
 use super::{
-    blocks::{Block, Dirty, Rows},
+    blocks::{Block, BlockRows, Dirty},
     changed::Changed,
     world::{row_of_node, write_budgets, write_nodes, write_queues},
     write::{JobIndex, Writer},
@@ -350,10 +350,10 @@ impl Kept {
         rejected
     }
 
-    fn rows_of(&self, cluster: &Cluster, block: &Block) -> Rows {
+    fn rows_of(&self, cluster: &Cluster, block: &Block) -> BlockRows {
         match block {
-            Some(key) => Rows::of_job(cluster, self.jobs.row(key)),
-            None => Rows::jobless(cluster),
+            Some(key) => BlockRows::of_job(cluster, self.jobs.row(key)),
+            None => BlockRows::jobless(cluster),
         }
     }
 }

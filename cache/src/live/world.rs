@@ -10,7 +10,7 @@ use kube_batch_model::{
     resource::ResourceList,
 };
 
-use super::changed::{Changed, Former};
+use super::changed::{Changed, FormerFacts};
 use crate::{
     snapshot::{budgets_of, limits_of},
     store::Store,
@@ -20,7 +20,7 @@ use crate::{
 pub(super) fn write_nodes(
     cluster: &mut Cluster,
     store: &Store,
-    changed: &Former<Name, NodeFacts>,
+    changed: &FormerFacts<Name, NodeFacts>,
 ) -> Option<()> {
     for (name, before) in changed {
         let (before, after) = (before.as_ref()?, store.nodes.get(name)?);

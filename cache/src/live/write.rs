@@ -16,7 +16,7 @@ use kube_batch_model::{
 };
 
 use super::{
-    blocks::{Block, Dirty, Rows},
+    blocks::{Block, BlockRows, Dirty},
     splice::{JobTail, TaskTail},
 };
 use crate::snapshot::{
@@ -139,7 +139,7 @@ impl<'a> Writer<'a> {
     }
 
     fn write_jobless(&mut self, dirty: &Dirty, moves: &mut Moves) {
-        let rows = Rows::jobless(self.cluster);
+        let rows = BlockRows::jobless(self.cluster);
         self.write_tasks(&rows, dirty, &OfGroup::default());
         if dirty.moves_rows() {
             moves.jobless = Some(dirty.pods(self.cluster, &rows));
@@ -149,7 +149,7 @@ impl<'a> Writer<'a> {
     fn write_job(&mut self, key: JobKey, dirty: &Dirty, moves: &mut Moves) {
         let row = self.jobs.row(&key);
         let group = self.group(&key);
-        let rows = Rows::of_job(self.cluster, row);
+        let rows = BlockRows::of_job(self.cluster, row);
         if let Some(row) = row {
             self.write_roles(row, &OfGroup::new(group));
         }
@@ -227,7 +227,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes the tasks of a block that have changed and keep their rows.
-    fn write_tasks(&mut self, rows: &Rows, dirty: &Dirty, group: &OfGroup<'_>) {
+    fn write_tasks(&mut self, rows: &BlockRows, dirty: &Dirty, group: &OfGroup<'_>) {
         for facts in &dirty.changed {
             let task = rows.row_of(self.cluster, facts);
             self.write_task(task, facts, group);
@@ -300,7 +300,7 @@ impl<'a> Writer<'a> {
     fn move_rows(&mut self, Moves { gone, mut new, jobless }: Moves) {
         new.sort_by(|l, r| l.rank().cmp(&r.rank()));
         let first = self.first_to_move(&gone, &new);
-        let old_jobless = Rows::jobless(self.cluster).range;
+        let old_jobless = BlockRows::jobless(self.cluster).range;
         for row in &gone {
             self.cluster.jobs.tasks[*row].iter().for_each(|task| self.cluster.unbook(task));
         }

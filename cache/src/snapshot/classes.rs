@@ -24,7 +24,7 @@ use kube_batch_model::{
 use super::{
     devices::{ClaimUsers, demand_of},
     foreign_selectors::{MAX_FOREIGN_SELECTORS, foreign, templates_above_bound, without_terms},
-    jobs::Members,
+    jobs::JobMembers,
     matching::{Labelled, MatcherIndex, SetId},
 };
 use crate::store::Store;
@@ -82,7 +82,7 @@ struct Matched {
 
 impl Classifier {
     /// A classifier, and the selectors of all templates.
-    pub(crate) fn new(members: &Members<'_>, dimensions: &Dimensions) -> (Self, Matchers) {
+    pub(crate) fn new(members: &JobMembers<'_>, dimensions: &Dimensions) -> (Self, Matchers) {
         let mut matchers = Matchers::default();
         let above_bound = templates_above_bound(members);
         let mut with_selectors = HashSet::new();

@@ -18,7 +18,7 @@ use kube_batch_model::{
     name::Name,
 };
 
-use super::jobs::Members;
+use super::jobs::JobMembers;
 
 /// How many different selectors about pods of other namespaces the pods of one namespace may have.
 /// Guessed: at least ten times what is known from practice.
@@ -29,7 +29,7 @@ pub(crate) const MAX_FOREIGN_SELECTORS: usize = 500;
 ///
 /// Pods on nodes come first, then pods in order of creation and name; a template comes with its first
 /// pod.
-pub(crate) fn templates_above_bound(members: &Members<'_>) -> HashSet<InternId> {
+pub(crate) fn templates_above_bound(members: &JobMembers<'_>) -> HashSet<InternId> {
     let templates = members.templates().filter(|template| !template.pod_terms.is_empty());
     let templates: HashMap<InternId, &PodTemplate> =
         templates.map(|template| (template.id(), &**template)).collect();
@@ -53,7 +53,7 @@ pub(crate) fn templates_above_bound(members: &Members<'_>) -> HashSet<InternId> 
 }
 
 /// The first pod of each template with terms, in order.
-fn first_pods<'a>(members: &'a Members<'_>) -> Vec<&'a TaskFacts> {
+fn first_pods<'a>(members: &'a JobMembers<'_>) -> Vec<&'a TaskFacts> {
     let mut first = HashMap::<InternId, &TaskFacts>::new();
     for facts in members.tasks().filter(|facts| !facts.template.pod_terms.is_empty()) {
         let first = first.entry(facts.template.id()).or_insert(facts);

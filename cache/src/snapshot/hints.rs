@@ -8,8 +8,8 @@ use std::{
 };
 
 use kube_batch_model::{
-    api_version::Join,
     facts::{pod::TaskFacts, pod_hints::MisplacedGroup},
+    group_version::Join,
     name::{Name, ObjectKey},
     problem::JobWarning,
 };

@@ -8,7 +8,6 @@ use std::{
 
 use jiff::Timestamp;
 use kube_batch_model::{
-    api_version::{ApiVersion, Join},
     facts::{
         class::PodTemplate,
         composite::CompositeFacts,
@@ -19,6 +18,7 @@ use kube_batch_model::{
         run_time::RUN_TIME,
         topology::TopologyFacts,
     },
+    group_version::{GroupVersion, Join},
     intern::Interned,
     name::{JobKey, Name, ObjectKey, natural_order},
     problem::{Contradiction, JobProblem, JobWarning},
@@ -32,7 +32,7 @@ use super::{
 use crate::store::Store;
 
 /// The tasks of the snapshot, sorted into jobs.
-pub(crate) struct Members<'a> {
+pub(crate) struct JobMembers<'a> {
     /// In row order.
     pub(crate) jobs: Vec<(JobKey, Job<'a>)>,
     pub(crate) jobless: Vec<&'a Arc<TaskFacts>>,
@@ -58,7 +58,7 @@ pub(crate) struct Job<'a> {
     pub(crate) tasks: Vec<&'a Arc<TaskFacts>>,
 }
 
-impl Members<'_> {
+impl JobMembers<'_> {
     pub(crate) fn tasks(&self) -> impl Iterator<Item = &Arc<TaskFacts>> {
         self.jobs.iter().flat_map(|(_, job)| &job.tasks).chain(&self.jobless).copied()
     }
@@ -134,7 +134,7 @@ pub(crate) fn sort_into_jobs<'a>(
     store: &'a Store,
     groups: &[(Join, &ObjectKey, &Arc<GroupFacts>)],
     options: &SnapshotOptions,
-) -> Members<'a> {
+) -> JobMembers<'a> {
     // Those with a PodGroup come first, in the order of these.
     let mut by_key: Vec<(JobKey, Vec<&Arc<TaskFacts>>)> = groups
         .iter()
@@ -172,7 +172,7 @@ pub(crate) fn sort_into_jobs<'a>(
         })
         .collect();
     jobs.sort_by(|(l, left), (r, right)| rank(left.created, l).cmp(&rank(right.created, r)));
-    Members { jobs, jobless, hints }
+    JobMembers { jobs, jobless, hints }
 }
 
 /// The order of jobs.
@@ -436,12 +436,12 @@ fn exclusive_topology(
     })?;
     let instead = match group.map(|group| group.version) {
         None => "their annotation scheduling.sigs.dev/topology-required",
-        Some(ApiVersion::V1Alpha1 | ApiVersion::V1Alpha2) => {
+        Some(GroupVersion::V1Alpha1 | GroupVersion::V1Alpha2) => {
             "the annotation scheduling.sigs.dev/topology-required of its PodGroup"
         }
-        Some(ApiVersion::Kubernetes) => "schedulingConstraints.topology of its PodGroup",
-        Some(ApiVersion::Volcano) => "networkTopology of its PodGroup",
-        Some(ApiVersion::Coscheduling) => {
+        Some(GroupVersion::Kubernetes) => "schedulingConstraints.topology of its PodGroup",
+        Some(GroupVersion::Volcano) => "networkTopology of its PodGroup",
+        Some(GroupVersion::Coscheduling) => {
             "required pod affinity to each other, as its PodGroup has no field for that"
         }
     };

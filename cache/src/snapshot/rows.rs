@@ -22,7 +22,7 @@ use super::{
     classes::{ClassRows, Classifier},
     devices::ClaimUsers,
     hints::Hints,
-    jobs::{Job, Members},
+    jobs::{Job, JobMembers},
     options::SnapshotOptions,
 };
 use crate::{
@@ -253,7 +253,7 @@ pub(crate) fn push_job(
 }
 
 /// Jobs and tasks with their rows.
-pub(crate) struct Rows {
+pub(crate) struct SnapshotRows {
     pub(crate) classifier: Classifier,
     pub(crate) classes: Classes,
     pub(crate) matchers: Matchers,
@@ -265,9 +265,9 @@ pub(crate) struct Rows {
     pub(crate) rejected: Vec<RejectedTask>,
 }
 
-impl Rows {
+impl SnapshotRows {
     pub(crate) fn new(
-        members: Members<'_>,
+        members: JobMembers<'_>,
         dimensions: &Dimensions,
         nodes: &Nodes,
         mut queues: Queues,

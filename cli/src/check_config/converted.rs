@@ -7,15 +7,15 @@ use serde_json::Value;
 #[derive(Serialize)]
 pub(super) struct File {
     pub(super) actions: String,
-    pub(super) tiers: Vec<Tier>,
+    pub(super) tiers: Vec<ConvertedTier>,
 }
 
 #[derive(Serialize)]
-pub(super) struct Tier {
-    pub(super) plugins: Vec<Plugin>,
+pub(super) struct ConvertedTier {
+    pub(super) plugins: Vec<ConvertedPlugin>,
 }
 
-pub(super) struct Plugin {
+pub(super) struct ConvertedPlugin {
     pub(super) name: String,
     pub(super) switches: Vec<(String, bool)>,
     pub(super) arguments: Vec<(String, Value)>,
@@ -28,7 +28,7 @@ impl File {
     }
 }
 
-impl Serialize for Plugin {
+impl Serialize for ConvertedPlugin {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut plugin = serializer.serialize_map(None)?;
         plugin.serialize_entry("name", &self.name)?;

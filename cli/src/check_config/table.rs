@@ -21,7 +21,7 @@ pub(super) enum NameKind {
     /// An argument of an action, in `configurations`.
     ActionArgument,
     /// A plugin.
-    Plugin,
+    ConvertedPlugin,
     /// A key of a plugin, beside its name and its arguments.
     Switch,
     /// An argument of this plugin.
@@ -85,7 +85,7 @@ impl fmt::Display for NameKind {
             Self::Key | Self::Switch => "key",
             Self::Action => "action",
             Self::ActionArgument | Self::Argument(_) => "argument",
-            Self::Plugin => "plugin",
+            Self::ConvertedPlugin => "plugin",
         })
     }
 }
@@ -196,7 +196,7 @@ const TIGHTEST: &str = "kube-batch takes the narrowest level with a domain that 
                         its domains the one with the least room left";
 const OTHER_SCHEDULER: &str = "keep kube-scheduler or Volcano for the pods with resource claims";
 
-use NameKind::{Action, ActionArgument, Argument, Key, Plugin, Switch};
+use NameKind::{Action, ActionArgument, Argument, ConvertedPlugin, Key, Switch};
 
 /// Every name that stands for something else here, or for nothing.
 static TABLE: &[Row] = &[
@@ -305,7 +305,7 @@ static TABLE: &[Row] = &[
     not_needed(ActionArgument, "enqueue-action-idleres-mul", "gang.strictEnqueue has no factor"),
     // Plugins.
     named(
-        Plugin,
+        ConvertedPlugin,
         "gang",
         "gang",
         &[
@@ -321,7 +321,7 @@ static TABLE: &[Row] = &[
         )),
     ),
     named(
-        Plugin,
+        ConvertedPlugin,
         "pdb",
         "pdb",
         &[of("pdb", "pdb.mode", "require")],
@@ -331,7 +331,7 @@ static TABLE: &[Row] = &[
         )),
     ),
     named(
-        Plugin,
+        ConvertedPlugin,
         "capacity",
         "proportion",
         &[],
@@ -342,7 +342,7 @@ static TABLE: &[Row] = &[
         )),
     ),
     named(
-        Plugin,
+        ConvertedPlugin,
         "nodeorder",
         "nodeorder",
         NODEORDER,
@@ -352,50 +352,50 @@ static TABLE: &[Row] = &[
         )),
     ),
     lost(
-        Plugin,
+        ConvertedPlugin,
         "overcommit",
         "gang.strictEnqueue counts what is idle or being released, without a factor",
         "limit a queue with its capability, and the pods of a namespace with a ResourceQuota",
     ),
     lost(
-        Plugin,
+        ConvertedPlugin,
         "numaaware",
         "kube-batch does not see the NUMA nodes of a machine",
         "set topologyManagerPolicy of the kubelets, which then reject pods that do not fit",
     ),
     lost(
-        Plugin,
+        ConvertedPlugin,
         "sla",
         "a job has no maximum waiting time",
         "set a priority class; among jobs of equal priority and share, the oldest goes first",
     ),
     lost(
-        Plugin,
+        ConvertedPlugin,
         "tdm",
         "no decision depends on the time of the day",
         "add and remove a NoExecute taint on these nodes with a CronJob, and tolerate it in \
          the pods that may run there",
     ),
     lost(
-        Plugin,
+        ConvertedPlugin,
         "usage",
         "kube-batch does not read how much load is measured on nodes",
         "set the requests of pods to what they use",
     ),
     lost(
-        Plugin,
+        ConvertedPlugin,
         "rescheduling",
         "kube-batch evicts no pods to balance nodes",
         "run the descheduler of kubernetes-sigs",
     ),
     lost(
-        Plugin,
+        ConvertedPlugin,
         "task-topology",
         "the annotations volcano.sh/task-topology-* have no effect",
         "set pod affinity and anti-affinity in the pod templates",
     ),
     named(
-        Plugin,
+        ConvertedPlugin,
         "network-topology-aware",
         "topology",
         &[],
@@ -405,63 +405,63 @@ static TABLE: &[Row] = &[
         )),
     ),
     lost(
-        Plugin,
+        ConvertedPlugin,
         "group-topology-affinity",
         "rules about other PodGroups are not read",
         "set pod affinity and anti-affinity in the pod templates",
     ),
     lost(
-        Plugin,
+        ConvertedPlugin,
         "xpu-topology-aware",
         "kube-batch does not see how the devices of a node are connected",
         "leave the choice of devices to the device plugin",
     ),
-    lost(Plugin, "deviceshare", NO_PARTS_OF_DEVICES, WHOLE_DEVICES),
-    lost(Plugin, "dynamicresources", NO_ALLOCATION, OTHER_SCHEDULER),
+    lost(ConvertedPlugin, "deviceshare", NO_PARTS_OF_DEVICES, WHOLE_DEVICES),
+    lost(ConvertedPlugin, "dynamicresources", NO_ALLOCATION, OTHER_SCHEDULER),
     lost(
-        Plugin,
+        ConvertedPlugin,
         "nodegroup",
         "the affinity of queues to groups of nodes is not read",
         "set node affinity in the pod templates, or taint the nodes of a group",
     ),
     lost(
-        Plugin,
+        ConvertedPlugin,
         "resourcequota",
         "kube-batch does not read ResourceQuotas, and the API server rejects pods beyond them",
         "limit a queue with its capability",
     ),
     lost(
-        Plugin,
+        ConvertedPlugin,
         "crossquota",
         "kube-batch does not limit what pods without GPUs use of a node with GPUs",
         "taint the nodes with GPUs",
     ),
     lost(
-        Plugin,
+        ConvertedPlugin,
         "extender",
         "kube-batch does not call other servers",
         "write a plugin in Rust, see docs/plugins.md",
     ),
     lost(
-        Plugin,
+        ConvertedPlugin,
         "cdp",
         "volcano.sh/cooldown-time has no effect",
         "set minRuntime in a Queue of scheduling.sigs.dev/v1alpha2",
     ),
     lost(
-        Plugin,
+        ConvertedPlugin,
         "fairshare",
         "kube-batch remembers no past usage",
         "give each namespace a queue of its own",
     ),
     lost(
-        Plugin,
+        ConvertedPlugin,
         "resource-strategy-fit",
         "kube-batch has no such plugin",
         "use leastrequested.resources and mostrequested.resources of nodeorder, or binpack",
     ),
     named(
-        Plugin,
+        ConvertedPlugin,
         "reservation",
         "reservation",
         &[],
@@ -593,7 +593,7 @@ mod tests {
         for row in TABLE.iter().filter(|row| !matches!(row.mapping, Mapping::Named { .. })) {
             let is_here = match row.kind {
                 NameKind::Action => registry.action(row.name).is_some(),
-                NameKind::Plugin => registry.plugin(row.name).is_some(),
+                NameKind::ConvertedPlugin => registry.plugin(row.name).is_some(),
                 NameKind::Argument(plugin) => {
                     let spec = registry.plugin(plugin).expect(plugin);
                     spec.arguments.iter().any(|argument| argument.key == row.name)

@@ -11,7 +11,7 @@ use kube_batch_yaml::{Cursor, Located, MapReader, Problem, Problems, Value, sugg
 use serde_json::Value as Json;
 
 use super::{
-    converted::{File, Plugin, Tier},
+    converted::{ConvertedPlugin, ConvertedTier, File},
     table::{self, ConversionRemark, Effect, Mapping, NameKind, Setting},
 };
 
@@ -39,8 +39,8 @@ pub(super) fn name_of_volcano(root: &Located<'_>, registry: &Registry) -> Option
     let actions = names(actions).map(|name| (NameKind::Action, name));
     let tiers = root.get("tiers").and_then(Located::as_sequence).unwrap_or_default().iter();
     let plugins = tiers.filter_map(|tier| tier.get("plugins")?.as_sequence()).flatten();
-    let plugins =
-        plugins.filter_map(|plugin| Some((NameKind::Plugin, plugin.get("name")?.as_str()?)));
+    let plugins = plugins
+        .filter_map(|plugin| Some((NameKind::ConvertedPlugin, plugin.get("name")?.as_str()?)));
     let mut only_there = actions.chain(plugins).filter(|(kind, name)| is_only_there(*kind, name));
     only_there.next().map(|(kind, name)| format!("{kind} {name}"))
 }
@@ -49,7 +49,7 @@ pub(super) fn name_of_volcano(root: &Located<'_>, registry: &Registry) -> Option
 fn is_here(kind: NameKind, name: &str, registry: &Registry) -> bool {
     match kind {
         NameKind::Action => registry.action(name).is_some(),
-        NameKind::Plugin => registry.plugin(name).is_some(),
+        NameKind::ConvertedPlugin => registry.plugin(name).is_some(),
         NameKind::Key | NameKind::ActionArgument | NameKind::Switch | NameKind::Argument(_) => {
             false
         }
@@ -94,7 +94,7 @@ impl fmt::Display for Subject<'_> {
         let owner_is = match kind {
             NameKind::ActionArgument => "action",
             NameKind::Switch | NameKind::Argument(_) => "plugin",
-            NameKind::Key | NameKind::Action | NameKind::Plugin => "file",
+            NameKind::Key | NameKind::Action | NameKind::ConvertedPlugin => "file",
         };
         write!(f, "{kind} {name}")?;
         owner.map_or(Ok(()), |owner| write!(f, " of {owner_is} {owner}"))
@@ -119,7 +119,7 @@ impl Converter<'_> {
             self.configuration(listed, configuration);
         }
         let tiers = root.get("tiers").into_iter().flat_map(Cursor::items);
-        let mut tiers: Vec<Tier> = tiers.map(|tier| self.tier(tier)).collect();
+        let mut tiers: Vec<ConvertedTier> = tiers.map(|tier| self.tier(tier)).collect();
         tiers.retain(|tier| !tier.plugins.is_empty());
         for (name, cursor) in rest(&mut root) {
             self.leave_out(&Subject { kind: NameKind::Key, name, owner: None }, &cursor);
@@ -168,8 +168,8 @@ impl Converter<'_> {
         format!("unknown action \"{name}\"{}", hint.unwrap_or_default())
     }
 
-    fn tier(&mut self, cursor: Cursor<'_>) -> Tier {
-        let mut plugins: Vec<Plugin> = Vec::new();
+    fn tier(&mut self, cursor: Cursor<'_>) -> ConvertedTier {
+        let mut plugins: Vec<ConvertedPlugin> = Vec::new();
         let listed = cursor.mapping().and_then(|mut tier| tier.get("plugins"));
         for cursor in listed.into_iter().flat_map(Cursor::items) {
             let Some(plugin) = self.plugin(cursor.clone()) else { continue };
@@ -180,14 +180,14 @@ impl Converter<'_> {
                 plugins.push(plugin);
             }
         }
-        Tier { plugins }
+        ConvertedTier { plugins }
     }
 
-    fn plugin(&mut self, cursor: Cursor<'_>) -> Option<Plugin> {
+    fn plugin(&mut self, cursor: Cursor<'_>) -> Option<ConvertedPlugin> {
         let mut plugin = cursor.mapping()?;
         let name = plugin.require("name")?;
         let owner = name.string()?;
-        let here = self.name_here(NameKind::Plugin, owner, &name)?;
+        let here = self.name_here(NameKind::ConvertedPlugin, owner, &name)?;
         let spec = *self.registry.plugin(&here)?;
         let arguments = plugin.get("arguments").and_then(Cursor::mapping);
         let arguments = self.arguments(&spec, owner, arguments);
@@ -200,7 +200,7 @@ impl Converter<'_> {
                 self.other_key(&spec, &subject, &cursor);
             }
         }
-        Some(Plugin { name: here, switches, arguments })
+        Some(ConvertedPlugin { name: here, switches, arguments })
     }
 
     /// A key of a plugin that is no switch here.
@@ -251,8 +251,8 @@ impl Converter<'_> {
     fn problem_with(&self, spec: &PluginSpec, arguments: &[(String, Json)]) -> Option<String> {
         let actions = self.registry.actions().first()?.name.to_owned();
         let (name, arguments) = (spec.name.to_owned(), arguments.to_vec());
-        let plugins = vec![Plugin { name, switches: Vec::new(), arguments }];
-        let file = File { actions, tiers: vec![Tier { plugins }] };
+        let plugins = vec![ConvertedPlugin { name, switches: Vec::new(), arguments }];
+        let file = File { actions, tiers: vec![ConvertedTier { plugins }] };
         let problems = match conf::parse(&file.to_yaml(), self.registry) {
             Ok(read) => read.warnings,
             Err(problems) => problems,
@@ -310,7 +310,7 @@ impl Converter<'_> {
             Some(
                 Mapping::AlwaysTrue { .. } | Mapping::AlwaysFalse { .. } | Mapping::Named { .. },
             ) => return,
-            None if subject.kind == NameKind::Plugin => {
+            None if subject.kind == NameKind::ConvertedPlugin => {
                 (Effect::Differs, UNKNOWN_PLUGIN.to_owned())
             }
             None => (Effect::Differs, "neither kube-batch nor Volcano 1.15 has it".to_owned()),

@@ -9,7 +9,7 @@ use kube_batch_model::resource::{CPU, MEMORY, PODS};
 use kube_batch_sim::outcome::{ClusterOutcome, CycleOutcome, GroupOutcome, NodeOutcome, Outcome};
 
 use crate::{
-    table::{Align, Cell, Table, plural},
+    table::{Align, Cell, TextTable, plural},
     terminal::{self, BAD, FAINT, GOOD, HEADING, WAITING, styled},
 };
 
@@ -135,7 +135,7 @@ fn other_resources(outcome: &Outcome) -> BTreeSet<String> {
     allocatable.keys().chain(utilization.keys()).filter(is_shown).cloned().collect()
 }
 
-type Part = (Table, Option<String>);
+type Part = (TextTable, Option<String>);
 
 /// Pods, or if there are many, counts by job and node.
 fn placed(outcome: &Outcome) -> Part {
@@ -152,7 +152,7 @@ fn placed(outcome: &Outcome) -> Part {
             .collect();
         let columns = [("POD", Align::Left), ("NODE", Align::Left), ("CYCLE", Align::Right)];
         let of_devices = (!devices.is_empty()).then_some(("DEVICES", Align::Left));
-        let mut table = Table::new(columns.into_iter().chain(of_devices));
+        let mut table = TextTable::new(columns.into_iter().chain(of_devices));
         for (cycle, bind) in binds() {
             let mut row: Vec<Cell> =
                 vec![bind.pod.as_str().into(), bind.node.as_str().into(), cycle.to_string().into()];
@@ -170,7 +170,7 @@ fn placed(outcome: &Outcome) -> Part {
         *by_job.entry(job).or_default().entry(&bind.node).or_default() += 1;
     }
     let mut table =
-        Table::new([("JOB", Align::Left), ("PODS", Align::Right), ("NODES", Align::Left)]);
+        TextTable::new([("JOB", Align::Left), ("PODS", Align::Right), ("NODES", Align::Left)]);
     for (job, nodes) in by_job.iter().take(MAX_ROWS) {
         let shown: Vec<String> =
             nodes.iter().take(4).map(|(node, n)| format!("{node} ({n})")).collect();
@@ -193,7 +193,7 @@ fn evicted(outcome: &Outcome) -> Part {
             .iter()
             .flat_map(|cycle| cycle.evictions.iter().map(move |e| (cycle.cycle, e)))
     };
-    let mut table = Table::new([
+    let mut table = TextTable::new([
         ("POD", Align::Left),
         ("NODE", Align::Left),
         ("CYCLE", Align::Right),
@@ -221,7 +221,7 @@ fn queues(outcome: &Outcome) -> Part {
         [("FAIR SHARE", Align::Left), ("DESERVED", Align::Left), ("ALLOCATED", Align::Left)];
     let counts = [("SHARE", Align::Right), ("PENDING", Align::Right), ("RUNNING", Align::Right)];
     let first = [("QUEUE", Align::Left), ("WEIGHT", Align::Right)].into_iter().chain(capability);
-    let mut table = Table::new(first.chain(amounts_of_all).chain(reserved).chain(counts));
+    let mut table = TextTable::new(first.chain(amounts_of_all).chain(reserved).chain(counts));
     for queue in outcome.queues.iter().take(MAX_ROWS) {
         let capability = limited.then(|| all_amounts(&queue.capability));
         let mut row: Vec<Cell> = vec![queue.queue.as_str().into(), queue.weight.to_string().into()];
@@ -245,7 +245,7 @@ fn queues(outcome: &Outcome) -> Part {
 }
 
 fn jobs(outcome: &Outcome) -> Part {
-    let mut table = Table::new([
+    let mut table = TextTable::new([
         ("JOB", Align::Left),
         ("QUEUE", Align::Left),
         ("MIN", Align::Right),
@@ -301,7 +301,7 @@ fn nodes(outcome: &Outcome) -> Part {
     ];
     columns.extend(names.iter().map(|name| (name.to_uppercase(), Align::Right)));
     columns.extend(has_taints.then(|| ("TAINTS".to_owned(), Align::Left)));
-    let mut table = Table::new(columns);
+    let mut table = TextTable::new(columns);
     for node in outcome.nodes.iter().take(MAX_ROWS) {
         let mut row: Vec<Cell> = vec![node.node.as_str().into(), status(node), bar(node)];
         row.extend(names.iter().map(|name| Cell::from(used_of(node, name))));
@@ -313,7 +313,7 @@ fn nodes(outcome: &Outcome) -> Part {
 
 /// The devices of each class on each node.
 fn devices(outcome: &Outcome) -> Part {
-    let mut table = Table::new([
+    let mut table = TextTable::new([
         ("CLASS", Align::Left),
         ("NODE", Align::Left),
         ("USED", Align::Right),

@@ -9,7 +9,7 @@ use k8s_openapi::api::{
 };
 use kube_batch_api::read;
 use kube_batch_devices::{
-    claims::{Claim, Classes},
+    claims::{Claim, DeviceClasses},
     inventory::Inventory,
     rows::{DeviceIdx, WantedIdx},
     search::{Chosen, Devices, Refusal},
@@ -62,7 +62,7 @@ fn any_class() -> Arc<DeviceClassFacts> {
 /// Chooses devices for a claim, on one node with these devices.
 fn choose(devices: Value, claim: Value) -> Result<Vec<Chosen>, Refusal> {
     let class = any_class();
-    let classes: Classes = BTreeMap::from([(class.name.clone(), class)]);
+    let classes: DeviceClasses = BTreeMap::from([(class.name.clone(), class)]);
     let claim: ResourceClaim =
         serde_json::from_value(json!({"metadata": {"name": "c"}, "spec": {"devices": claim}}))
             .unwrap();

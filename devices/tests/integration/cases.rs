@@ -20,7 +20,7 @@ use kube_batch_api::read::{
     metadata::object_key,
 };
 use kube_batch_devices::{
-    claims::{Claim, Classes},
+    claims::{Claim, DeviceClasses},
     extended::{claim_for, class_for},
     inventory::Inventory,
     pod::{Readiness, readiness, resolve},
@@ -155,7 +155,7 @@ fn fill(meta: &mut ObjectMeta) {
 /// The objects of a case.
 struct World {
     nodes: Column<NodeIdx, Arc<NodeFacts>>,
-    classes: Classes,
+    classes: DeviceClasses,
     claims: BTreeMap<Name, Arc<ResourceClaimFacts>>,
     inventory: Inventory,
 }

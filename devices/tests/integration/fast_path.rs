@@ -9,7 +9,7 @@ use k8s_openapi::api::{
 };
 use kube_batch_api::read;
 use kube_batch_devices::{
-    claims::{Claim, Classes},
+    claims::{Claim, DeviceClasses},
     inventory::Inventory,
     long::LongSearches,
     search::{Chosen, Devices, Refusal},
@@ -167,7 +167,7 @@ fn claim(random: &mut Random, at: usize) -> ResourceClaimFacts {
     read::resource_claim(&claim).unwrap()
 }
 
-fn classes() -> Classes {
+fn classes() -> DeviceClasses {
     let class = |name: &str, selectors: Value| {
         let class: DeviceClass = serde_json::from_value(
             json!({"metadata": {"name": name}, "spec": {"selectors": selectors}}),

@@ -14,7 +14,7 @@ use kube_batch_model::{
     resource::ResourceVector,
     status::TaskStatus,
     why::{
-        InUse, Invalid, Lacking, MissingPods, NeverFits, NoPlace, NotTried, Obstacle,
+        Invalid, Lacking, LimitUse, MissingPods, NeverFits, NoPlace, NotTried, Obstacle,
         OverCapability, OwnReservation, ProtectedGang, StuckPod, Why,
     },
 };
@@ -301,7 +301,7 @@ fn over_capability(session: &Session, queue: QueueIdx, job: JobIdx, dim: Dim) ->
         queue: name_of(cluster, queue),
         resource: cluster.dimensions.name(dim).clone(),
         limit,
-        in_use: InUse { used: cluster.queues.used(queue, dim), kept },
+        in_use: LimitUse { used: cluster.queues.used(queue, dim), kept },
         needed: needs.max(minimum),
         is_min_resources: minimum > needs,
     }

@@ -10,7 +10,7 @@ use super::{
     topology::TopologyFacts,
 };
 use crate::{
-    api_version::ApiVersion,
+    group_version::GroupVersion,
     name::{Name, ObjectKey},
     object_status::PodGroupStatus,
     resource::ResourceList,
@@ -34,7 +34,7 @@ pub struct GroupFacts {
     /// Its uid.
     pub uid: Name,
     /// The API group it lives in.
-    pub version: ApiVersion,
+    pub version: GroupVersion,
     /// Creation time.
     pub created: Timestamp,
     /// How many members must be placeable together; 0 is always ready.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::{SmallVec, smallvec};
 
 use crate::{
-    api_version::{ApiVersion, Join, ServedApis},
+    group_version::{GroupVersion, Join, ServedApis},
     name::Name,
 };
 
@@ -17,7 +17,7 @@ pub struct GroupRef {
     pub name: Name,
     /// The API without which this name is ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub only_with: Option<ApiVersion>,
+    pub only_with: Option<GroupVersion>,
 }
 
 /// The PodGroups that a pod names, in order of precedence. Most pods name at most one.
@@ -34,7 +34,7 @@ impl FromIterator<GroupRef> for GroupRefs {
 impl GroupRefs {
     /// Returns the PodGroup that the pod belongs to.
     pub fn first(&self, served: ServedApis) -> Option<&GroupRef> {
-        let is_active = |only_with: Option<ApiVersion>| only_with.is_none_or(|v| served.has(v));
+        let is_active = |only_with: Option<GroupVersion>| only_with.is_none_or(|v| served.has(v));
         self.0.iter().find(|group| is_active(group.only_with))
     }
 

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Controller,
+    ControllerRef,
     class::PodTemplate,
     device::claim::ClaimEntry,
     fact::Fact,
@@ -18,7 +18,7 @@ use super::{
     size::Bounds,
 };
 use crate::{
-    api_version::{Join, ServedApis},
+    group_version::{Join, ServedApis},
     intern::{InternTable, Interned},
     name::{JobKey, Name, Names, ObjectKey},
     selector::Labels,
@@ -52,7 +52,7 @@ pub struct TaskFacts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Name>,
     /// The controlling owner.
-    pub controller: Option<Controller>,
+    pub controller: Option<ControllerRef>,
     /// `spec.priority`, 0 if absent.
     // Parity: differs, see docs/parity.md#r6.
     pub priority: i32,

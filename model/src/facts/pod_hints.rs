@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{api_version::Join, name::Name};
+use crate::{group_version::Join, name::Name};
 
 /// What in a pod tells why the gang that it should be in lacks pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

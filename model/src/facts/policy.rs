@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Controller, fact::Fact, size::Bounds};
+use super::{ControllerRef, fact::Fact, size::Bounds};
 use crate::{
     name::{Name, ObjectKey},
     selector::LabelSelector,
@@ -39,7 +39,7 @@ pub struct BudgetFacts {
     /// Creation time.
     pub created: Timestamp,
     /// The owner of the pods it selects.
-    pub controller: Option<Controller>,
+    pub controller: Option<ControllerRef>,
     /// How many of them belong together.
     pub min_available: Option<MinAvailable>,
     /// The pods it protects; `None` if none.

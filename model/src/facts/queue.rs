@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fact::Fact;
 use crate::{
-    api_version::ApiVersion, name::Name, object_status::QueueStatus, resource::ResourceList,
+    group_version::GroupVersion, name::Name, object_status::QueueStatus, resource::ResourceList,
 };
 
 /// The fields of a queue that the scheduler uses.
@@ -18,7 +18,7 @@ pub struct QueueFacts {
     /// Its uid.
     pub uid: Name,
     /// The API group it lives in.
-    pub version: ApiVersion,
+    pub version: GroupVersion,
     /// Creation time.
     pub created: Timestamp,
     /// Its weight; 0 where the object has none.

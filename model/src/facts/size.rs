@@ -35,7 +35,7 @@ impl Bounds {
 
     /// Why an object is not read: what is kept of it is above the bounds. `object` has the fields as its author knows
     /// them.
-    pub fn excess(self, kept: &impl Serialize, object: &impl Serialize) -> Option<Excess> {
+    pub fn excess(self, kept: &impl Serialize, object: &impl Serialize) -> Option<Oversize> {
         let (mut texts, mut bytes) = (Texts::default(), Bytes::default());
         let mut measure = Serializer::with_formatter(&mut bytes, &mut texts);
         kept.serialize(&mut measure).expect("facts are JSON");
@@ -45,17 +45,17 @@ impl Bounds {
             // What is kept may be longer than the field: a name with its namespace.
             let n_bytes = n_bytes.filter(|n_bytes| *n_bytes > self.text).unwrap_or(longest);
             let found = format!("a text of {n_bytes} bytes");
-            return Some(Excess { field, found, most: self.text });
+            return Some(Oversize { field, found, most: self.text });
         }
         let (Bytes(found), most) = (bytes, self.total);
         let found_bytes = || format!("{found} bytes in fields that are read");
-        (found > most).then(|| Excess { field: None, found: found_bytes(), most })
+        (found > most).then(|| Oversize { field: None, found: found_bytes(), most })
     }
 }
 
 /// What is too large in an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Excess {
+pub struct Oversize {
     /// The path of the field; `None` if it is not one field.
     pub field: Option<String>,
     /// What was found, as in `the pod has a text of 2000 bytes`.
@@ -64,7 +64,7 @@ pub struct Excess {
     pub most: usize,
 }
 
-impl fmt::Display for Excess {
+impl fmt::Display for Oversize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.found)?;
         if let Some(field) = &self.field {
@@ -74,7 +74,7 @@ impl fmt::Display for Excess {
     }
 }
 
-impl Excess {
+impl Oversize {
     /// The error of an object, named by its kind and key.
     pub fn into_error(self, object: impl fmt::Display) -> FactError {
         let Self { field, found, most } = self;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Controller, fact::Fact, pod::Interner, size::Bounds};
+use super::{ControllerRef, fact::Fact, pod::Interner, size::Bounds};
 use crate::{
     name::{Name, ObjectKey},
     selector::{LabelSelector, Labels, NodeTerm},
@@ -45,7 +45,7 @@ pub struct ClaimFacts {
     /// Its uid.
     pub uid: Name,
     /// The pod that owns it, for generic ephemeral volumes.
-    pub controller: Option<Controller>,
+    pub controller: Option<ControllerRef>,
     /// The volume it is bound to, or requests by name.
     pub volume: Option<Name>,
     /// Whether the binding is complete.

@@ -12,13 +12,13 @@ use super::{
     tree::{Completeness, Gang, GangTree},
 };
 use crate::{
-    api_version::ApiVersion,
     cluster::{Cluster, CountsFor, TaskRange},
     column::{ClassIdx, CompositeIdx, JobIdx, Ordinal, TaskIdx},
     facts::{
         composite::CompositeFacts,
         group::{GroupFacts, RoleFacts},
     },
+    group_version::GroupVersion,
     name::ObjectKey,
     resource::{Dimensions, Ledger, ResourceList},
     status::{Placement, TaskStatus},
@@ -256,7 +256,7 @@ fn group(min_member: u32, roles: Vec<RoleFacts>) -> GroupFacts {
     GroupFacts {
         key: ObjectKey::new("ns", "g"),
         uid: "g".into(),
-        version: ApiVersion::Volcano,
+        version: GroupVersion::Volcano,
         created: Timestamp::UNIX_EPOCH,
         min_member,
         queue: None,

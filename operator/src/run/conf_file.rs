@@ -23,13 +23,13 @@ const PERIOD: Duration = Duration::from_secs(2);
 
 /// Where the text of the configuration comes from.
 #[derive(Clone)]
-pub(crate) enum Source {
+pub(crate) enum ConfSource {
     File(PathBuf),
     /// What this returns: the text, or why it cannot be read. For simulations.
     Simulated(Rc<dyn Fn() -> Result<String, String>>),
 }
 
-impl Source {
+impl ConfSource {
     async fn read(&self) -> Result<String, String> {
         match self {
             Self::File(path) => {
@@ -51,7 +51,7 @@ impl Source {
 
 /// The configuration file as it was read.
 struct ConfFile {
-    source: Source,
+    source: ConfSource,
     registry: Registry,
     /// What was read last, valid or not, an error as its message; `None` if that is not known.
     last: Option<Result<String, String>>,
@@ -83,7 +83,7 @@ pub(crate) fn log_conf(path: &str, conf: &Conf, what: &str) {
 
 /// The configuration in force, and whatever its source holds later. `text` is that of `conf`.
 pub(crate) fn follow(
-    source: Source,
+    source: ConfSource,
     conf: Conf,
     text: String,
     registry: &Registry,
@@ -103,7 +103,7 @@ pub(crate) fn follow(
 
 impl ConfFile {
     /// A file whose text is in use. Without it, whatever is read first counts as new.
-    fn new(source: Source, text: Option<String>, registry: Registry) -> Self {
+    fn new(source: ConfSource, text: Option<String>, registry: Registry) -> Self {
         Self { source, registry, last: text.map(Ok) }
     }
 
@@ -154,7 +154,7 @@ mod tests {
         let metrics = Metrics::new();
         let (confs, in_force) = watch::channel(Arc::new(Conf::default()));
         let mut file =
-            ConfFile::new(Source::File(path.clone()), Some(String::new()), Registry::builtin());
+            ConfFile::new(ConfSource::File(path.clone()), Some(String::new()), Registry::builtin());
         let mut given = Vec::new();
         for text in ["actions: allocate", "actions: alocate", "actions: reclaim"] {
             std::fs::write(&path, text).expect("a temporary file");

@@ -17,7 +17,7 @@ use kube_batch_framework::report::Cycle;
 use kube_batch_model::{decision::Decision, name::JobKey};
 use kube_batch_scheduler::{
     conf::Conf,
-    core::{Core, CycleInput, Reached, Writes},
+    core::{Core, CycleInput, CyclePoint, Writes},
 };
 use tokio::{sync::watch, task::JoinError, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -309,11 +309,11 @@ impl Inputs {
         let input = CycleInput { store, assumed, now, elapsed: self.elapsed };
         let outcome = core.cycle(input, &mut |progress| {
             match progress {
-                Reached::Snapshot(cluster) => {
+                CyclePoint::Snapshot(cluster) => {
                     folded = started.elapsed();
                     self.metrics.observe_sizes(cluster);
                 }
-                Reached::Session(milestone) => {
+                CyclePoint::Session(milestone) => {
                     self.metrics.observe_milestone(milestone, reached.elapsed());
                     trace!(?milestone, after = ?reached.elapsed(), "the cycle has reached a milestone");
                 }

@@ -116,7 +116,7 @@ async fn create(
 mod tests {
     use http::Method;
     use kube_batch_api::{dialect::RawObject, kind::ApplyObject as _};
-    use kube_batch_model::api_version::ApiVersion;
+    use kube_batch_model::group_version::GroupVersion;
     use tokio::{task::JoinHandle, time::Instant};
 
     use super::*;
@@ -165,7 +165,7 @@ mod tests {
         let queue: v1alpha2::Queue = serde_json::from_value(queue).expect("a queue");
         let store = &mut cache.lock().store;
         store
-            .apply_queue(ApiVersion::V1Alpha2, &RawObject::new(&queue.metadata, &queue.spec))
+            .apply_queue(GroupVersion::V1Alpha2, &RawObject::new(&queue.metadata, &queue.spec))
             .expect("facts of a queue");
     }
 

@@ -56,8 +56,8 @@ use self::{
     lane::{Sign, Ticket},
     pods::FoundPod,
     queue::{
-        DecisionWrite, Release, StatusPatch, Step, Taken, Target, Timer, Undo, WriteClass,
-        WriteQueue,
+        DecisionWrite, Release, StatusPatch, Taken, Target, Timer, Undo, WriteClass, WriteQueue,
+        WriteStep,
     },
     waiting_events::EventWrite,
 };
@@ -112,7 +112,7 @@ impl Workers {
 /// What a step of a decision has led to.
 enum StepOutcome {
     /// The next step.
-    GoOn(Step),
+    GoOn(WriteStep),
     /// The API server did what was decided.
     Done,
     /// It did not, for this reason.
@@ -308,34 +308,35 @@ impl Effects {
     async fn step(&self, write: &DecisionWrite) -> Result<StepOutcome, WriteError> {
         let context = &self.context;
         match (&write.step, &*write.decision) {
-            (Step::Claim(n), Decision::Bind { node, claims, .. }) => {
+            (WriteStep::Claim(n), Decision::Bind { node, claims, .. }) => {
                 volumes::bind_claim(context, node, &claims[*n]).await?;
                 let is_last = n + 1 == claims.len();
                 Ok(StepOutcome::GoOn(if is_last {
-                    Step::WaitForClaims
+                    WriteStep::WaitForClaims
                 } else {
-                    Step::Claim(n + 1)
+                    WriteStep::Claim(n + 1)
                 }))
             }
-            (Step::Devices(n), Decision::Bind { pod, node, devices, .. }) => {
+            (WriteStep::Devices(n), Decision::Bind { pod, node, devices, .. }) => {
                 context.cache.lock().assumed.hold(&pod.uid, write.id);
                 if !devices::reserve(context, (pod, node), &devices[*n]).await? {
                     return Ok(StepOutcome::Known);
                 }
                 let is_last = n + 1 == devices.len();
-                let next = if is_last { Step::WaitForDevices } else { Step::Devices(n + 1) };
+                let next =
+                    if is_last { WriteStep::WaitForDevices } else { WriteStep::Devices(n + 1) };
                 Ok(StepOutcome::GoOn(next))
             }
-            (Step::Release(release), Decision::Bind { pod, node, devices, .. }) => {
+            (WriteStep::Release(release), Decision::Bind { pod, node, devices, .. }) => {
                 let choice = &devices[release.claim];
                 devices::release(context, (pod, node), choice, release.undo).await?;
                 Ok(StepOutcome::after_release(release))
             }
-            (Step::Deallocate, Decision::Deallocate { pod, claim }) => {
+            (WriteStep::Deallocate, Decision::Deallocate { pod, claim }) => {
                 devices::deallocate(context, pod, claim).await.map(|()| StepOutcome::Known)
             }
             (
-                Step::Bind,
+                WriteStep::Bind,
                 Decision::Bind { pod, node, queue, minimum, devices, protected_until, .. },
             ) => {
                 devices::map_extended_resources(context, pod, devices).await?;
@@ -348,14 +349,14 @@ impl Effects {
                 };
                 pods::bind(context, pod, node, &record).await.map(|()| StepOutcome::Done)
             }
-            (Step::Mark, Decision::Evict { pod, cause, .. }) => {
+            (WriteStep::Mark, Decision::Evict { pod, cause, .. }) => {
                 pods::mark_as_victim(context, pod, &writes::eviction_message(cause)).await?;
-                Ok(StepOutcome::GoOn(Step::Delete))
+                Ok(StepOutcome::GoOn(WriteStep::Delete))
             }
-            (Step::Delete, Decision::Evict { pod, .. }) => {
+            (WriteStep::Delete, Decision::Evict { pod, .. }) => {
                 pods::delete(context, pod).await.map(|()| StepOutcome::Done)
             }
-            (Step::Read(error), decision) => {
+            (WriteStep::Read(error), decision) => {
                 let found = pods::read(context, write.pod()).await?;
                 Ok(match (decision, error) {
                     (Decision::Bind { node, .. }, _) if found == FoundPod::Bound(node.clone()) => {
@@ -367,7 +368,7 @@ impl Effects {
                     _ => StepOutcome::Known,
                 })
             }
-            (Step::Confirm, _) => {
+            (WriteStep::Confirm, _) => {
                 pods::read(context, write.pod()).await.map(|_| StepOutcome::Known)
             }
             (step, decision) => unreachable!("{step:?} of {decision:?}"),
@@ -379,10 +380,13 @@ impl Effects {
         let pod = write.pod().clone();
         match outcome {
             StepOutcome::GoOn(step) if is_latest => {
-                if matches!(step, Step::Devices(_) | Step::WaitForDevices | Step::Release(_)) {
+                if matches!(
+                    step,
+                    WriteStep::Devices(_) | WriteStep::WaitForDevices | WriteStep::Release(_)
+                ) {
                     write.attempts = Attempts::default();
                 }
-                if step == Step::WaitForDevices {
+                if step == WriteStep::WaitForDevices {
                     self.context.cache.lock().assumed.let_go(&pod.uid, write.id);
                 }
                 write.step = step;
@@ -420,9 +424,9 @@ impl Effects {
             warn!(pod.key = %write.pod().key, why, "cannot bind or evict the pod");
             return self.reject(&write, &why);
         }
-        let waited = write.step == Step::WaitForDevices;
+        let waited = write.step == WriteStep::WaitForDevices;
         let undo = if waited { Undo::Devices } else { Undo::Reservation };
-        write.step = Step::Release(Release { claim: 0, end, undo, why });
+        write.step = WriteStep::Release(Release { claim: 0, end, undo, why });
         write.attempts = Attempts::default();
         self.with_queue(|queue| queue.go_on(write));
     }
@@ -431,7 +435,7 @@ impl Effects {
     /// waits.
     fn take_step(&self, mut write: DecisionWrite) -> bool {
         match write.step {
-            Step::WaitForClaims => match self.are_claims_bound(&write) {
+            WriteStep::WaitForClaims => match self.are_claims_bound(&write) {
                 Ok(true) => write.step = DecisionWrite::after_claims(&write.decision),
                 Ok(false) => {}
                 Err(why) => {
@@ -439,23 +443,23 @@ impl Effects {
                     return false;
                 }
             },
-            Step::WaitForDevices => match self.awaited_devices(&write) {
-                Awaited::Nothing => write.step = Step::Bind,
+            WriteStep::WaitForDevices => match self.awaited_devices(&write) {
+                Awaited::Nothing => write.step = WriteStep::Bind,
                 Awaited::Until(..) => {}
                 Awaited::Failed(why) => {
                     self.give_up(write, why, true);
                     return false;
                 }
             },
-            Step::Claim(_)
-            | Step::Devices(_)
-            | Step::Bind
-            | Step::Release(_)
-            | Step::Deallocate
-            | Step::Mark
-            | Step::Delete
-            | Step::Read(_)
-            | Step::Confirm => {}
+            WriteStep::Claim(_)
+            | WriteStep::Devices(_)
+            | WriteStep::Bind
+            | WriteStep::Release(_)
+            | WriteStep::Deallocate
+            | WriteStep::Mark
+            | WriteStep::Delete
+            | WriteStep::Read(_)
+            | WriteStep::Confirm => {}
         }
         self.with_queue(|queue| queue.go_on(write))
     }
@@ -511,7 +515,7 @@ impl Effects {
     ) {
         let now = Instant::now();
         let due = match (error, &write.step) {
-            (WriteError::Passing { .. }, Step::Read(_) | Step::Confirm) => {
+            (WriteError::Passing { .. }, WriteStep::Read(_) | WriteStep::Confirm) => {
                 Some(now + write.attempts.next_pause(ticket.spread()))
             }
             (WriteError::Passing { retry_after, .. }, _) => {
@@ -527,14 +531,14 @@ impl Effects {
         let why = text_of(&write, error);
         debug!(%write.id, why, "no answer, reading the pod");
         match &write.step {
-            Step::Claim(_) | Step::Devices(_) | Step::Deallocate => {
+            WriteStep::Claim(_) | WriteStep::Devices(_) | WriteStep::Deallocate => {
                 self.go_on(write, StepOutcome::Rejected(why), true);
             }
-            Step::Release(release) => {
+            WriteStep::Release(release) => {
                 let outcome = StepOutcome::after_release(release);
                 self.go_on(write, outcome, true);
             }
-            _ => self.go_on(write, StepOutcome::GoOn(Step::Read(Some(why))), true),
+            _ => self.go_on(write, StepOutcome::GoOn(WriteStep::Read(Some(why))), true),
         }
     }
 
@@ -634,7 +638,7 @@ impl Effects {
     /// Why a binding is given up that has waited for too long; `None` if it need not wait any more.
     fn why_overdue(&self, write: &DecisionWrite) -> Option<String> {
         if let Decision::Bind { devices, .. } = &*write.decision
-            && write.step == Step::WaitForDevices
+            && write.step == WriteStep::WaitForDevices
         {
             let now = self.context.clock.now();
             return match binding_conditions::awaited(&self.context.cache.lock(), devices, now) {
@@ -743,25 +747,25 @@ impl Effects {
 fn outcome_of(write: &DecisionWrite, error: WriteError) -> Result<StepOutcome, WriteError> {
     match (&error, &write.step) {
         (WriteError::Passing { .. } | WriteError::NotLeading, _) => Err(error),
-        (_, Step::Release(release)) => {
+        (_, WriteStep::Release(release)) => {
             debug!(%write.id, %error, "cannot release a claim for devices");
             Ok(StepOutcome::after_release(release))
         }
         // A conflict may be with our own write whose answer was lost.
         (
             WriteError::NotFound | WriteError::Conflict(_),
-            Step::Bind | Step::Mark | Step::Delete,
+            WriteStep::Bind | WriteStep::Mark | WriteStep::Delete,
         ) => {
             debug!(%write.id, %error, "the write failed, reading the pod");
-            Ok(StepOutcome::GoOn(Step::Read(None)))
+            Ok(StepOutcome::GoOn(WriteStep::Read(None)))
         }
         // An earlier attempt may have been done, and its answer lost.
         (
             WriteError::Rejected(_) | WriteError::Forbidden(_),
-            Step::Bind | Step::Mark | Step::Delete,
+            WriteStep::Bind | WriteStep::Mark | WriteStep::Delete,
         ) if write.attempts.has_failed() => {
             debug!(%write.id, %error, "the write was rejected after another attempt, reading the pod");
-            Ok(StepOutcome::GoOn(Step::Read(Some(text_of(write, &error)))))
+            Ok(StepOutcome::GoOn(WriteStep::Read(Some(text_of(write, &error)))))
         }
         (
             WriteError::NotFound
@@ -776,7 +780,7 @@ fn outcome_of(write: &DecisionWrite, error: WriteError) -> Result<StepOutcome, W
 /// The text of the event about a decision that failed.
 fn text_of(write: &DecisionWrite, error: &WriteError) -> String {
     match (&write.step, &*write.decision) {
-        (Step::Claim(_) | Step::Devices(_), _) => error.to_string(),
+        (WriteStep::Claim(_) | WriteStep::Devices(_), _) => error.to_string(),
         (_, Decision::Bind { node, .. }) => format!("cannot bind to {node}: {error}"),
         (_, Decision::Evict { .. }) => format!("cannot evict: {error}"),
         (_, Decision::Deallocate { .. }) => format!("cannot deallocate: {error}"),
@@ -785,14 +789,15 @@ fn text_of(write: &DecisionWrite, error: &WriteError) -> String {
 }
 
 /// The kind of write, as it is counted.
-const fn write_of(step: &Step) -> Write {
+const fn write_of(step: &WriteStep) -> Write {
     match step {
-        Step::Claim(_) | Step::WaitForClaims => Write::Volume,
-        Step::Devices(_) | Step::WaitForDevices | Step::Release(_) | Step::Deallocate => {
-            Write::ResourceClaim
-        }
-        Step::Bind | Step::Read(_) | Step::Confirm => Write::Bind,
-        Step::Mark | Step::Delete => Write::Evict,
+        WriteStep::Claim(_) | WriteStep::WaitForClaims => Write::Volume,
+        WriteStep::Devices(_)
+        | WriteStep::WaitForDevices
+        | WriteStep::Release(_)
+        | WriteStep::Deallocate => Write::ResourceClaim,
+        WriteStep::Bind | WriteStep::Read(_) | WriteStep::Confirm => Write::Bind,
+        WriteStep::Mark | WriteStep::Delete => Write::Evict,
     }
 }
 

@@ -35,7 +35,7 @@ use super::{
     status_writer::StatusWriter,
     supervisor::Supervisor,
     term::Terms,
-    watch::{self as watches, Handler, Source},
+    watch::{self as watches, Handler, WatchSource},
 };
 use crate::args::RunArgs;
 
@@ -44,7 +44,7 @@ use crate::args::RunArgs;
 const DRAIN: Duration = Duration::from_secs(20);
 
 /// What a replica takes from outside.
-pub(crate) struct Environment {
+pub(crate) struct ReplicaEnvironment {
     /// For watches and the lease, which must never wait behind a burst of writes.
     pub(crate) steady: Client,
     /// For writes.
@@ -58,19 +58,19 @@ pub(crate) struct Environment {
 }
 
 /// A replica that does not run yet.
-pub(crate) struct Replica {
-    environment: Environment,
+pub(crate) struct RunningReplica {
+    environment: ReplicaEnvironment,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) cache: Arc<SchedulerCache>,
     pub(crate) health: Arc<Health>,
 }
 
-impl Replica {
+impl RunningReplica {
     /// A replica with an empty cache.
     pub(crate) fn new(
         args: &RunArgs,
         registry: &Registry,
-        environment: Environment,
+        environment: ReplicaEnvironment,
         metrics: Arc<Metrics>,
     ) -> Self {
         let store = Store::new(registry.metadata_prefixes());
@@ -94,7 +94,7 @@ impl Replica {
     ) -> anyhow::Result<()> {
         let cache = Arc::clone(&self.cache);
         tasks.spawn_restarted("sweep", move || Arc::clone(&cache).sweep_forever());
-        let Environment { steady, terms, identity, clock, .. } = &self.environment;
+        let ReplicaEnvironment { steady, terms, identity, clock, .. } = &self.environment;
         let elector = Elector::from_args(args, steady, identity, &self.metrics, clock);
         let election = Election::start(elector, terms.clone(), &mut tasks);
         election.tried().await;
@@ -112,16 +112,16 @@ impl Replica {
     }
 
     fn start_watches(&self, args: &RunArgs, election: &Election, tasks: &mut Supervisor) {
-        let Environment { steady, identity, clock, .. } = &self.environment;
+        let ReplicaEnvironment { steady, identity, clock, .. } = &self.environment;
         let (cache, metrics) = (Arc::clone(&self.cache), Arc::clone(&self.metrics));
         let handler = Handler { cache, metrics, clock: clock.clone() };
         let client = steady.clone();
-        let source = Source { client, terms: election.terms(), seed: seed(identity) };
+        let source = WatchSource { client, terms: election.terms(), seed: seed(identity) };
         watches::start(&source, &handler, &selection(args), tasks);
     }
 
     fn effects(&self, args: &RunArgs, terms: Terms) -> Arc<Effects> {
-        let Environment { writes, identity, clock, .. } = &self.environment;
+        let ReplicaEnvironment { writes, identity, clock, .. } = &self.environment;
         let context = Context {
             client: writes.clone(),
             cache: Arc::clone(&self.cache),
@@ -344,10 +344,16 @@ mod tests {
         let Command::Run(args) = command else { panic!("not the command run") };
         let (clock, client) = (Clock::system(), effects.context.client.clone());
         let (steady, identity, cycles) = (client.clone(), "me".to_owned(), CycleRunner::Thread);
-        let environment =
-            Environment { steady, writes: client, terms: terms.clone(), identity, clock, cycles };
+        let environment = ReplicaEnvironment {
+            steady,
+            writes: client,
+            terms: terms.clone(),
+            identity,
+            clock,
+            cycles,
+        };
         let registry = Registry::builtin();
-        let replica = Replica::new(&args, &registry, environment, Arc::clone(&metrics));
+        let replica = RunningReplica::new(&args, &registry, environment, Arc::clone(&metrics));
         let (conf, terms) = (confs.subscribe(), terms.clone());
         let scheduler = replica.scheduler(&args, &effects, terms, conf, AuditLog::default());
         let mut tasks = Supervisor::new(metrics);

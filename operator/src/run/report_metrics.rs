@@ -203,7 +203,7 @@ mod tests {
         store::Store,
     };
     use kube_batch_framework::candidates::Search;
-    use kube_batch_model::{api_version::ApiVersion::V1Alpha2, name::ObjectKey};
+    use kube_batch_model::{group_version::GroupVersion::V1Alpha2, name::ObjectKey};
     use kube_batch_scheduler::{
         conf::{Conf, parse},
         registry::Registry,

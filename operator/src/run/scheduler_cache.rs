@@ -145,7 +145,7 @@ impl SchedulerCache {
         loop {
             let mut state = self.lock();
             let CacheState { store, assumed, .. } = &mut *state;
-            if mirror.follow(store, assumed, N_AT_ONCE) {
+            if mirror.copy_changes(store, assumed, N_AT_ONCE) {
                 let seen = at(&mut state);
                 drop(state);
                 return (mirror, seen);
@@ -299,7 +299,7 @@ impl SchedulerCache {
             Err(TryLockError::WouldBlock) => return true,
         };
         let CacheState { store, assumed, .. } = &mut *self.lock();
-        mirror.follow(store, assumed, N_AT_ONCE)
+        mirror.copy_changes(store, assumed, N_AT_ONCE)
     }
 
     /// Waits until a claim is bound that a binding waits for, or has changed if it is for devices.

@@ -11,10 +11,10 @@ mod kinds;
 
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube_batch_api::{dialect, kind::WatchedKind as _};
-use kube_batch_model::api_version::ApiVersion;
+use kube_batch_model::group_version::GroupVersion;
 
 use self::kinds::{Visit, visit_all};
-pub(crate) use self::{follow::Source, handler::Handler, kinds::Watched};
+pub(crate) use self::{follow::WatchSource, handler::Handler, kinds::Watched};
 use super::supervisor::Supervisor;
 
 /// Which kinds are watched.
@@ -23,12 +23,12 @@ pub(crate) struct Selection {
     /// Whether PriorityClasses rank jobs.
     pub(crate) priority_class: bool,
     /// The APIs of which no PodGroups and queues are read.
-    pub(crate) without: Vec<ApiVersion>,
+    pub(crate) without: Vec<GroupVersion>,
 }
 
 impl Selection {
     fn has(&self, kind: &str) -> bool {
-        let is_of = |version: &ApiVersion| {
+        let is_of = |version: &GroupVersion| {
             let spec = dialect::spec(*version);
             spec.groups == kind || spec.queues == Some(kind)
         };
@@ -43,7 +43,7 @@ impl Selection {
 
 /// Starts a watch for each kind that is selected.
 pub(crate) fn start(
-    source: &Source,
+    source: &WatchSource,
     handler: &Handler,
     selection: &Selection,
     tasks: &mut Supervisor,
@@ -52,7 +52,7 @@ pub(crate) fn start(
 }
 
 struct Start<'a> {
-    source: &'a Source,
+    source: &'a WatchSource,
     handler: &'a Handler,
     selection: &'a Selection,
     tasks: &'a mut Supervisor,

@@ -60,4 +60,4 @@ pub(super) trait Score: fmt::Debug + Send {
 }
 
 /// Builds a score when a session opens.
-pub(super) type Build = fn(Opening<'_>, &NodeOrderArguments) -> Box<dyn Score>;
+pub(super) type BuildScore = fn(Opening<'_>, &NodeOrderArguments) -> Box<dyn Score>;

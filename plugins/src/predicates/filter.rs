@@ -129,7 +129,7 @@ pub(super) struct Query {
 }
 
 /// Builds a filter when a session opens.
-pub(super) type Build = fn(Opening<'_>, &PredicatesArguments) -> Box<dyn Filter>;
+pub(super) type BuildFilter = fn(Opening<'_>, &PredicatesArguments) -> Box<dyn Filter>;
 
 /// A set of positions in the filters of the plugin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

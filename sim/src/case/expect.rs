@@ -60,7 +60,7 @@ pub enum NodeChoice {
 /// A number, exactly or between bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
-pub enum Quantity {
+pub enum ExpectedNumber {
     /// Exactly this.
     Exactly(i64),
     /// Between bounds.
@@ -82,7 +82,7 @@ pub struct Range {
 #[serde(untagged)]
 pub enum Count {
     /// In total.
-    All(Quantity),
+    All(ExpectedNumber),
     /// By group, queue and node.
     Of(CountOf),
 }
@@ -92,13 +92,13 @@ pub enum Count {
 #[serde(deny_unknown_fields, default)]
 pub struct CountOf {
     /// In total.
-    pub total: Option<Quantity>,
+    pub total: Option<ExpectedNumber>,
     /// By group.
-    pub groups: BTreeMap<String, Quantity>,
+    pub groups: BTreeMap<String, ExpectedNumber>,
     /// By queue.
-    pub queues: BTreeMap<String, Quantity>,
+    pub queues: BTreeMap<String, ExpectedNumber>,
     /// By node.
-    pub nodes: BTreeMap<String, Quantity>,
+    pub nodes: BTreeMap<String, ExpectedNumber>,
 }
 
 /// An event; absent keys match anything.
@@ -131,11 +131,11 @@ pub struct QueueMatch {
     /// Whether it is overused.
     pub overused: Option<bool>,
     /// Number of pending PodGroups.
-    pub pending: Option<Quantity>,
+    pub pending: Option<ExpectedNumber>,
     /// Number of running PodGroups.
-    pub running: Option<Quantity>,
+    pub running: Option<ExpectedNumber>,
     /// Number of PodGroups with fewer running pods than the minimum.
-    pub unknown: Option<Quantity>,
+    pub unknown: Option<ExpectedNumber>,
 }
 
 /// A job at the start of the last cycle.
@@ -153,11 +153,11 @@ pub struct GroupMatch {
     /// Its phase.
     pub phase: Option<String>,
     /// Running pods.
-    pub running: Option<Quantity>,
+    pub running: Option<ExpectedNumber>,
     /// Succeeded pods.
-    pub succeeded: Option<Quantity>,
+    pub succeeded: Option<ExpectedNumber>,
     /// Failed pods.
-    pub failed: Option<Quantity>,
+    pub failed: Option<ExpectedNumber>,
     /// Each matches one of its conditions.
     pub conditions: Vec<ConditionMatch>,
 }
@@ -182,9 +182,9 @@ pub struct ConditionMatch {
 #[serde(deny_unknown_fields, default)]
 pub struct PodsMatch {
     /// Running or succeeded.
-    pub running: Option<Quantity>,
+    pub running: Option<ExpectedNumber>,
     /// Pending or not started.
-    pub pending: Option<Quantity>,
+    pub pending: Option<ExpectedNumber>,
     /// All of them.
-    pub total: Option<Quantity>,
+    pub total: Option<ExpectedNumber>,
 }

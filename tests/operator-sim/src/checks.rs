@@ -17,7 +17,7 @@ use kube_batch_cache::{
     store::Store,
 };
 use kube_batch_framework::candidates::Search;
-use kube_batch_model::api_version::ApiVersion::{self, V1Alpha2};
+use kube_batch_model::group_version::GroupVersion::{self, V1Alpha2};
 use kube_batch_scheduler::conf;
 use serde_json::Value;
 use tokio::time::{Duration, Instant};
@@ -200,7 +200,7 @@ fn store_of(server: &Server, registry: &Registry) -> Store {
         objects.map(|object| k8s_openapi::serde_json::from_value(object).expect("an object"))
     }
     let mut store = Store::new(registry.metadata_prefixes());
-    for version in [ApiVersion::Kubernetes, V1Alpha2] {
+    for version in [GroupVersion::Kubernetes, V1Alpha2] {
         let _ = store.set_served(version, true);
     }
     read::<Node>(server, NODES).for_each(|node| drop(store.apply(&node)));
@@ -210,7 +210,7 @@ fn store_of(server: &Server, registry: &Registry) -> Store {
     read::<ResourceClaim>(server, RESOURCE_CLAIMS).for_each(|claim| drop(store.apply(&claim)));
     read::<ResourceSlice>(server, SLICES).for_each(|slice| drop(store.apply(&slice)));
     read::<DeviceClass>(server, DEVICE_CLASSES).for_each(|class| drop(store.apply(&class)));
-    for (version, kind) in [(V1Alpha2, GROUPS), (ApiVersion::Kubernetes, KUBERNETES_GROUPS)] {
+    for (version, kind) in [(V1Alpha2, GROUPS), (GroupVersion::Kubernetes, KUBERNETES_GROUPS)] {
         read::<RawObject>(server, kind).for_each(|group| drop(store.apply_group(version, &group)));
     }
     read::<RawObject>(server, QUEUES).for_each(|queue| drop(store.apply_queue(V1Alpha2, &queue)));

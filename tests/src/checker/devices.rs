@@ -8,7 +8,7 @@ use kube_batch_model::{
         device::{
             DeviceId,
             claim::{Allocation, DeviceResult},
-            request::{AllocationMode, Alternatives, ClaimSpec, Request},
+            request::{AllocationMode, Alternatives, ClaimSpec, DeviceRequest},
             slice::{DeviceNodes, SliceNodes},
         },
         node::NodeFacts,
@@ -122,7 +122,7 @@ fn problems_of_new(
 }
 
 /// Whether a request got as many devices as it wants.
-fn has_count(request: &Request, results: &[DeviceResult]) -> bool {
+fn has_count(request: &DeviceRequest, results: &[DeviceResult]) -> bool {
     let count =
         |name: &str| results.iter().filter(|result| &*result.request == name).count() as u64;
     let has = |name: &str, mode: &AllocationMode| match mode {

@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, sync::Arc};
 use kube_batch_cache::{snapshot::SnapshotOptions, store::Store};
 use kube_batch_framework::arguments::ArgumentValue;
 use kube_batch_model::{
-    api_version::{ApiVersion, Join},
     decision::{Decision, DeviceChoice, EvictReason, JobInQueue, PodRef},
     facts::{
         composite::CompositeFacts, group::GroupFacts, node::NodeFacts, pod::TaskFacts,
         policy::HIGHEST_USER_PRIORITY, topology::TopologyLevel,
     },
+    group_version::{GroupVersion, Join},
     name::{JobKey, Name, ObjectKey},
     status::TaskStatus,
 };
@@ -272,11 +272,11 @@ fn composites_above(store: &Store, group: &GroupFacts) -> Vec<Arc<CompositeFacts
 fn newest_group<'a>(store: &'a Store, join: Join, key: &ObjectKey) -> Option<&'a GroupFacts> {
     let version = |version| store.groups.get(&(key.clone(), version)).map(|facts| &**facts);
     match join {
-        Join::SchedulingGroup => version(ApiVersion::Kubernetes),
-        Join::Label => version(ApiVersion::Coscheduling),
-        Join::Annotation => version(ApiVersion::V1Alpha2)
-            .or_else(|| version(ApiVersion::V1Alpha1))
-            .or_else(|| version(ApiVersion::Volcano)),
+        Join::SchedulingGroup => version(GroupVersion::Kubernetes),
+        Join::Label => version(GroupVersion::Coscheduling),
+        Join::Annotation => version(GroupVersion::V1Alpha2)
+            .or_else(|| version(GroupVersion::V1Alpha1))
+            .or_else(|| version(GroupVersion::Volcano)),
     }
 }
 

@@ -20,7 +20,7 @@ use kube_batch_api::{
     kind::ApplyObject as _,
 };
 use kube_batch_cache::store::Store;
-use kube_batch_model::{api_version::ApiVersion, facts::topology::TOPOLOGY_PREFERRED};
+use kube_batch_model::{facts::topology::TOPOLOGY_PREFERRED, group_version::GroupVersion};
 use serde_json::json;
 
 use super::{
@@ -147,7 +147,7 @@ impl Build {
         let spec = QueueSpec { weight, ..Default::default() };
         let meta = meta(name, None, BASE);
         self.store
-            .apply_queue(ApiVersion::V1Alpha1, &RawObject::new(&meta, &spec))
+            .apply_queue(GroupVersion::V1Alpha1, &RawObject::new(&meta, &spec))
             .expect("the queue is valid");
     }
 
@@ -175,7 +175,7 @@ impl Build {
                 "schedulingConstraints": {"topology": topology},
             });
             let group = RawObject { metadata: meta, spec, status: None };
-            let applied = self.store.apply_group(ApiVersion::Kubernetes, &group);
+            let applied = self.store.apply_group(GroupVersion::Kubernetes, &group);
             applied.expect("the group is valid");
             return;
         }
@@ -187,7 +187,7 @@ impl Build {
             priority_class_name: class.to_owned(),
         };
         self.store
-            .apply_group(ApiVersion::V1Alpha1, &RawObject::new(&meta, &spec))
+            .apply_group(GroupVersion::V1Alpha1, &RawObject::new(&meta, &spec))
             .expect("the group is valid");
     }
 

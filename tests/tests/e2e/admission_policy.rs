@@ -8,8 +8,8 @@ use kube_batch_api::{
     read,
 };
 use kube_batch_model::{
-    api_version::ApiVersion,
     facts::{group::GroupFacts, metadata::MetadataPrefixes, pod::Interner},
+    group_version::GroupVersion,
     name::Name,
 };
 use serde_json::{Deserializer, Value, json};
@@ -159,7 +159,7 @@ impl Reading {
     /// Reads an object as the API server has stored it.
     fn of(object: &Value) -> Self {
         let (kind, api) = (object["kind"].as_str(), object["apiVersion"].as_str());
-        let (queue, class) = match (kind, ApiVersion::parse(api.expect("an apiVersion"))) {
+        let (queue, class) = match (kind, GroupVersion::parse(api.expect("an apiVersion"))) {
             (Some("PodGroup"), Some(version)) => {
                 let object = serde_json::from_value(object.clone()).expect("an object");
                 let prefixes = MetadataPrefixes::default();

@@ -18,7 +18,7 @@ use kube_batch_api::{dialect::RawObject, kind::ApplyObject as _};
 use kube_batch_cache::snapshot::SnapshotOptions;
 use kube_batch_framework::{memory::Memory, report::next_group_status};
 use kube_batch_model::{
-    api_version::ApiVersion, decision::Decision, dialect::Transition, name::ObjectKey,
+    decision::Decision, dialect::Transition, group_version::GroupVersion, name::ObjectKey,
 };
 use kube_batch_tests::{leader::Leader, random_cluster::Rng, seeds::seeds};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 /// Queues, and how much CPU each may use.
 const QUEUES: [(&str, u64); 2] = [("a", 6), ("b", 4)];
 const STEPS: u32 = 150;
-const VERSION: ApiVersion = ApiVersion::Volcano;
+const VERSION: GroupVersion = GroupVersion::Volcano;
 
 const CONFIGURATION: &str = "actions: reclaim, allocate, backfill, preempt
 tiers:

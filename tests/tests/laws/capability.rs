@@ -19,8 +19,8 @@ use kube_batch_api::{
 use kube_batch_cache::snapshot::SnapshotOptions;
 use kube_batch_framework::memory::Memory;
 use kube_batch_model::{
-    api_version::ApiVersion,
     decision::Decision,
+    group_version::GroupVersion,
     membership::BOUND_QUEUE_ANNOTATION,
     name::{Name, ObjectKey},
 };
@@ -319,17 +319,17 @@ impl World {
             },
             Key::Group(name) => {
                 let object = self.groups.get(name).cloned();
-                self.show_group(name, ApiVersion::V1Alpha2, object);
+                self.show_group(name, GroupVersion::V1Alpha2, object);
             }
             Key::NativeGroup(name) => {
                 let object = self.native_groups.get(name).cloned();
-                self.show_group(name, ApiVersion::Kubernetes, object);
+                self.show_group(name, GroupVersion::Kubernetes, object);
             }
             Key::Queue(name) => self.show_queue(name),
         }
     }
 
-    fn show_group(&mut self, name: &str, version: ApiVersion, object: Option<Value>) {
+    fn show_group(&mut self, name: &str, version: GroupVersion, object: Option<Value>) {
         match object {
             Some(object) => {
                 let object: RawObject = serde_json::from_value(object).expect("an object");
@@ -340,7 +340,7 @@ impl World {
     }
 
     fn show_queue(&mut self, name: &str) {
-        let version = ApiVersion::V1Alpha2;
+        let version = GroupVersion::V1Alpha2;
         if !self.queues.contains(name) {
             self.leader.store.queues.delete(&(Name::from(name), version));
             return;
@@ -359,7 +359,7 @@ impl World {
     /// Shows everything that exists to an empty store.
     fn list(&mut self) {
         self.unseen.clear();
-        self.leader.store.set_served(ApiVersion::Kubernetes, true);
+        self.leader.store.set_served(GroupVersion::Kubernetes, true);
         let node = json!({
             "metadata": {"name": "n0"}, "status": {"allocatable": {"cpu": "20", "pods": "99"}},
         });

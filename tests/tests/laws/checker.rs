@@ -5,9 +5,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_batch_api::{crd::PodGroupSpec, dialect::RawObject, kind::ApplyObject as _};
 use kube_batch_framework::{arguments::ArgumentValue, candidates::Search};
 use kube_batch_model::{
-    api_version::ApiVersion,
     decision::{Decision, DeviceChoice, EvictReason, EvictionCause, JobInQueue, PodRef},
     facts::device::claim::DeviceResult,
+    group_version::GroupVersion,
     name::{JobKey, Name, ObjectKey},
 };
 use kube_batch_scheduler::registry::Registry;
@@ -288,7 +288,7 @@ fn victims_of_the_same_priority_are_found() {
         ObjectMeta { name: Some(job), namespace: Some("bench".to_owned()), ..Default::default() };
     let store = &mut preempt.shape.store;
     store
-        .apply_group(ApiVersion::V1Alpha1, &RawObject::new(&meta, &spec))
+        .apply_group(GroupVersion::V1Alpha1, &RawObject::new(&meta, &spec))
         .expect("the group is valid");
     preempt.expect("its priority is 1000, and that of bench/job-00000 1000");
 }

@@ -24,7 +24,7 @@ use kube_batch_cache::{
 use kube_batch_framework::spec::PluginSpec;
 use kube_batch_framework::{candidates::Search, report::Cycle};
 use kube_batch_model::{
-    api_version::ApiVersion, cluster::Cluster, decision::Decision, why::Worded,
+    cluster::Cluster, decision::Decision, group_version::GroupVersion, why::Worded,
 };
 use kube_batch_plugins::{
     conformance, drf, gang, nodeorder, pdb, predicates, priority, proportion,
@@ -79,7 +79,7 @@ impl Case {
         let queue = ObjectMeta { name: Some("default".to_owned()), ..ObjectMeta::default() };
         let spec = QueueSpec { weight: 1, ..QueueSpec::default() };
         store
-            .apply_queue(ApiVersion::V1Alpha2, &RawObject::new(&queue, &spec))
+            .apply_queue(GroupVersion::V1Alpha2, &RawObject::new(&queue, &spec))
             .expect("the queue can be read");
         for node in &self.nodes {
             store.apply(node).expect("the node can be read");

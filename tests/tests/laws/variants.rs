@@ -10,7 +10,7 @@ use kube_batch_cache::{
     store::Store,
 };
 use kube_batch_framework::{candidates::Search, report::Cycle};
-use kube_batch_model::api_version::ApiVersion;
+use kube_batch_model::group_version::GroupVersion;
 use kube_batch_tests::{random_cluster::Rng, seeds::seeds, shapes::full};
 use serde_json::{Value, json};
 
@@ -84,12 +84,12 @@ fn cluster(seed: u64) -> Store {
     }
     let queue = json!({"weight": 1});
     let meta = read(json!({"name": "default", "uid": "default"}));
-    store.apply_queue(ApiVersion::V1Alpha2, &RawObject::new(&meta, &queue)).expect("facts");
+    store.apply_queue(GroupVersion::V1Alpha2, &RawObject::new(&meta, &queue)).expect("facts");
     for n in 0..6 {
         let meta = read(json!({"name": format!("g{n}"), "namespace": "ns", "uid": n.to_string()}));
         let min_member = 1 + rng.below(3) as i32;
         let spec = PodGroupSpec { min_member, ..PodGroupSpec::default() };
-        store.apply_group(ApiVersion::V1Alpha2, &RawObject::new(&meta, &spec)).expect("facts");
+        store.apply_group(GroupVersion::V1Alpha2, &RawObject::new(&meta, &spec)).expect("facts");
     }
     for n in 0..10 + rng.below(20) {
         store.apply::<Pod>(&read(pod(&mut rng, n, n_nodes))).expect("facts");

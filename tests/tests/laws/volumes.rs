@@ -153,7 +153,7 @@ impl Cluster {
         let mut store = Store::default();
         let queue = json!({"weight": 1});
         let meta = object(json!({"name": "default"}));
-        let version = kube_batch_model::api_version::ApiVersion::V1Alpha2;
+        let version = kube_batch_model::group_version::GroupVersion::V1Alpha2;
         store.apply_queue(version, &RawObject::new(&meta, &queue)).expect("a queue");
         for zone in 0..N_ZONES {
             let node = json!({

@@ -13,7 +13,7 @@ use kube_batch_model::{
         FactError,
         device::request::{
             AllocationMode, Alternatives, ClaimConfig, ClaimSpec, Constraint, ConstraintRule,
-            Request, Selector, Wanted,
+            DeviceRequest, Selector, Wanted,
         },
     },
     name::Name,
@@ -52,7 +52,7 @@ pub fn claim_spec(object: &str, devices: Option<&DeviceClaim>) -> Result<ClaimSp
 /// The devices of a claim as the API has them, if every request is for a number of devices of a class and
 /// there is nothing else: as in claims for extended resources.
 pub fn api_claim_spec(spec: &ClaimSpec) -> DeviceClaim {
-    let request = |request: &Request| {
+    let request = |request: &DeviceRequest| {
         let Alternatives::Exactly(wanted) = &request.alternatives else { return None };
         let AllocationMode::ExactCount(n_devices) = wanted.mode else { return None };
         let exactly = ExactDeviceRequest {
@@ -71,7 +71,7 @@ pub fn api_claim_spec(spec: &ClaimSpec) -> DeviceClaim {
     DeviceClaim { requests: Some(requests), ..DeviceClaim::default() }
 }
 
-fn read_request(at: (&str, &str), request: &ApiRequest) -> Result<Request, FactError> {
+fn read_request(at: (&str, &str), request: &ApiRequest) -> Result<DeviceRequest, FactError> {
     let (object, field) = at;
     let alternatives = match (&request.exactly, &request.first_available) {
         (Some(exactly), _) => {
@@ -88,7 +88,7 @@ fn read_request(at: (&str, &str), request: &ApiRequest) -> Result<Request, FactE
         }
         (None, _) => Alternatives::Unknown,
     };
-    Ok(Request { name: Name::from(request.name.as_str()), alternatives })
+    Ok(DeviceRequest { name: Name::from(request.name.as_str()), alternatives })
 }
 
 /// The fields that requests and alternatives share.

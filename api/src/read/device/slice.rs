@@ -16,7 +16,7 @@ use kube_batch_model::{
     facts::{
         FactError,
         device::slice::{
-            AttributeValue, Capacity, Consumption, CounterSet, DeviceFacts, DeviceNodes,
+            AttributeValue, CapacityFacts, Consumption, CounterSet, DeviceFacts, DeviceNodes,
             RequestPolicy, SliceFacts, SliceNodes, ValidAmounts,
         },
     },
@@ -135,10 +135,10 @@ fn attribute_value(attribute: &DeviceAttribute) -> Option<AttributeValue> {
     one.or_else(|| list().map(AttributeValue::List))
 }
 
-fn read_capacity(at: (&str, &str), capacity: &DeviceCapacity) -> Result<Capacity, FactError> {
+fn read_capacity(at: (&str, &str), capacity: &DeviceCapacity) -> Result<CapacityFacts, FactError> {
     let (object, field) = at;
     let policy = capacity.request_policy.as_ref();
-    Ok(Capacity {
+    Ok(CapacityFacts {
         value: quantity(object, &format!("{field}.value"), &capacity.value)?,
         is_binary: capacity.value.0.ends_with('i'),
         policy: policy.map(|policy| request_policy(at, policy)).transpose()?,

@@ -11,7 +11,7 @@ use crate::{name::Name, quantity::Quantity};
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ClaimSpec {
     /// Its requests, in order.
-    pub requests: Vec<Request>,
+    pub requests: Vec<DeviceRequest>,
     /// What its devices must have in common.
     pub constraints: Vec<Constraint>,
     /// Configuration for drivers.
@@ -20,7 +20,7 @@ pub struct ClaimSpec {
 
 /// Some devices of a claim.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Request {
+pub struct DeviceRequest {
     /// Unique in the claim.
     pub name: Name,
     /// The devices.

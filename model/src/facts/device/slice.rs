@@ -65,7 +65,7 @@ pub struct DeviceFacts {
     /// Attributes by name, with or without a domain.
     pub attributes: BTreeMap<Name, AttributeValue>,
     /// Capacities by name.
-    pub capacity: BTreeMap<Name, Capacity>,
+    pub capacity: BTreeMap<Name, CapacityFacts>,
     /// What it consumes of the counters of its pool, by set and counter.
     pub consumes: Vec<Consumption>,
     /// Its own taints.
@@ -97,7 +97,7 @@ pub enum AttributeValue {
 
 /// A capacity of a device.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Capacity {
+pub struct CapacityFacts {
     /// The amount.
     pub value: Quantity,
     /// Whether amounts are written with binary suffixes.

@@ -8,7 +8,7 @@ use kube_batch_model::{
 };
 use kube_batch_scheduler::writes::{Event, EventType, Regarding};
 
-use super::queue::{DecisionWrite, Step};
+use super::queue::{DecisionWrite, WriteStep};
 use crate::run::scheduler_cache::CacheState;
 
 /// How long devices may take to be ready, from their allocation: Kubernetes' default `bindingTimeout`.
@@ -60,7 +60,7 @@ pub(super) fn awaited(state: &CacheState, devices: &[DeviceChoice], now: Timesta
 /// The event about a binding that begins to wait for its devices.
 pub(super) fn pending_event(write: &DecisionWrite) -> Option<Event> {
     let Decision::Bind { pod, node, .. } = &*write.decision else { return None };
-    (write.step == Step::WaitForDevices).then(|| Event {
+    (write.step == WriteStep::WaitForDevices).then(|| Event {
         regarding: Regarding::Pod(pod.clone()),
         related: None,
         type_: EventType::Normal,

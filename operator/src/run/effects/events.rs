@@ -10,7 +10,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube_batch_model::{
-    api_version::ApiVersion,
+    group_version::GroupVersion,
     text::{cut, shortened},
 };
 use kube_batch_scheduler::writes::{Event, EventType, Regarding};
@@ -80,7 +80,7 @@ fn reference(regarding: &Regarding) -> ObjectReference {
     }
 }
 
-fn custom(version: ApiVersion, kind: &str, name: &str, uid: &str) -> ObjectReference {
+fn custom(version: GroupVersion, kind: &str, name: &str, uid: &str) -> ObjectReference {
     ObjectReference {
         api_version: Some(version.to_string()),
         kind: Some(kind.to_owned()),

@@ -12,8 +12,8 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use kube_batch_cache::assumed::DecisionId;
 use kube_batch_model::{
-    api_version::ApiVersion,
     decision::{Decision, PodRef},
+    group_version::GroupVersion,
     name::{Name, ObjectKey},
 };
 use kube_batch_scheduler::writes::Event;
@@ -30,8 +30,8 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Target {
     Pod(PodRef),
-    Group(ApiVersion, ObjectKey),
-    Queue(ApiVersion, Name),
+    Group(GroupVersion, ObjectKey),
+    Queue(GroupVersion, Name),
 }
 
 impl Target {
@@ -81,7 +81,7 @@ impl WriteClass {
 
 /// What a decision does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum WriteStep {
     /// Gets the volume of its claim with this number, or names the node for its provisioner.
     Claim(usize),
     /// Waits until its claims are bound.
@@ -128,9 +128,13 @@ pub(crate) enum Undo {
 
 impl Release {
     /// The step for the next claim, or why the binding failed if there is none.
-    pub(crate) fn next(self) -> Result<Step, String> {
+    pub(crate) fn next(self) -> Result<WriteStep, String> {
         let claim = self.claim + 1;
-        if claim < self.end { Ok(Step::Release(Self { claim, ..self })) } else { Err(self.why) }
+        if claim < self.end {
+            Ok(WriteStep::Release(Self { claim, ..self }))
+        } else {
+            Err(self.why)
+        }
     }
 }
 
@@ -139,7 +143,7 @@ impl Release {
 pub(crate) struct DecisionWrite {
     pub(crate) id: DecisionId,
     pub(crate) decision: Arc<Decision>,
-    pub(crate) step: Step,
+    pub(crate) step: WriteStep,
     pub(crate) attempts: Attempts,
 }
 
@@ -147,24 +151,24 @@ impl DecisionWrite {
     /// `None` if the decision is not a write of its own.
     fn new(id: DecisionId, decision: Arc<Decision>) -> Option<Self> {
         let step = match &*decision {
-            Decision::Bind { claims, .. } if !claims.is_empty() => Step::Claim(0),
+            Decision::Bind { claims, .. } if !claims.is_empty() => WriteStep::Claim(0),
             Decision::Bind { .. } => Self::after_claims(&decision),
-            Decision::Evict { .. } => Step::Mark,
-            Decision::Deallocate { .. } => Step::Deallocate,
+            Decision::Evict { .. } => WriteStep::Mark,
+            Decision::Deallocate { .. } => WriteStep::Deallocate,
             Decision::Nominate { .. } | Decision::Withdraw { .. } => return None,
         };
         Some(Self { id, decision, step, attempts: Attempts::default() })
     }
 
     /// The step of a binding whose claims for volumes are bound.
-    pub(crate) fn after_claims(decision: &Decision) -> Step {
+    pub(crate) fn after_claims(decision: &Decision) -> WriteStep {
         match decision {
-            Decision::Bind { devices, .. } if !devices.is_empty() => Step::Devices(0),
+            Decision::Bind { devices, .. } if !devices.is_empty() => WriteStep::Devices(0),
             Decision::Bind { .. }
             | Decision::Evict { .. }
             | Decision::Nominate { .. }
             | Decision::Withdraw { .. }
-            | Decision::Deallocate { .. } => Step::Bind,
+            | Decision::Deallocate { .. } => WriteStep::Bind,
         }
     }
 
@@ -173,15 +177,15 @@ impl DecisionWrite {
     pub(crate) fn n_reserved(&self) -> usize {
         let Decision::Bind { devices, .. } = &*self.decision else { return 0 };
         match self.step {
-            Step::Devices(n) => n + usize::from(self.attempts.has_failed()),
-            Step::WaitForDevices | Step::Bind | Step::Read(_) => devices.len(),
-            Step::Claim(_)
-            | Step::WaitForClaims
-            | Step::Release(_)
-            | Step::Deallocate
-            | Step::Mark
-            | Step::Delete
-            | Step::Confirm => 0,
+            WriteStep::Devices(n) => n + usize::from(self.attempts.has_failed()),
+            WriteStep::WaitForDevices | WriteStep::Bind | WriteStep::Read(_) => devices.len(),
+            WriteStep::Claim(_)
+            | WriteStep::WaitForClaims
+            | WriteStep::Release(_)
+            | WriteStep::Deallocate
+            | WriteStep::Mark
+            | WriteStep::Delete
+            | WriteStep::Confirm => 0,
         }
     }
 
@@ -191,15 +195,17 @@ impl DecisionWrite {
 
     const fn class(&self) -> WriteClass {
         match self.step {
-            Step::Claim(_)
-            | Step::WaitForClaims
-            | Step::Devices(_)
-            | Step::WaitForDevices
-            | Step::Release(_)
-            | Step::Deallocate => WriteClass::Volume,
-            Step::Bind | Step::Mark | Step::Delete | Step::Read(_) | Step::Confirm => {
-                WriteClass::Decision
-            }
+            WriteStep::Claim(_)
+            | WriteStep::WaitForClaims
+            | WriteStep::Devices(_)
+            | WriteStep::WaitForDevices
+            | WriteStep::Release(_)
+            | WriteStep::Deallocate => WriteClass::Volume,
+            WriteStep::Bind
+            | WriteStep::Mark
+            | WriteStep::Delete
+            | WriteStep::Read(_)
+            | WriteStep::Confirm => WriteClass::Decision,
         }
     }
 }
@@ -240,7 +246,7 @@ pub(crate) enum Timer {
     /// The watch should have shown a decision by now.
     ShouldBeShown(Box<DecisionWrite>),
     /// A binding should not wait any more, at this step.
-    Overdue(Name, DecisionId, Step),
+    Overdue(Name, DecisionId, WriteStep),
 }
 
 /// Whether a cycle wanted to write a status while an earlier write of it was in flight.
@@ -301,7 +307,7 @@ impl WriteQueue {
     /// Adds the reading of a pod whose decision the watch does not show.
     pub(crate) fn push_read(&mut self, write: DecisionWrite) {
         self.push_write(DecisionWrite {
-            step: Step::Confirm,
+            step: WriteStep::Confirm,
             attempts: Attempts::default(),
             ..write
         });
@@ -454,7 +460,7 @@ impl WriteQueue {
     /// Continues a decision with its next step; returns whether it waits.
     pub(crate) fn go_on(&mut self, write: DecisionWrite) -> bool {
         let uid = write.pod().uid.clone();
-        let waits = matches!(write.step, Step::WaitForClaims | Step::WaitForDevices);
+        let waits = matches!(write.step, WriteStep::WaitForClaims | WriteStep::WaitForDevices);
         if waits {
             self.parked.insert(uid, write);
         } else {
@@ -500,7 +506,7 @@ impl WriteQueue {
         &mut self,
         uid: &Name,
         id: DecisionId,
-        step: &Step,
+        step: &WriteStep,
     ) -> Option<DecisionWrite> {
         let is_it = |write: &DecisionWrite| write.id == id && write.step == *step;
         self.parked.get(uid).is_some_and(is_it).then(|| self.parked.remove(uid)).flatten()
@@ -644,7 +650,7 @@ mod tests {
     }
 
     fn target(name: &str) -> Target {
-        Target::Queue(ApiVersion::V1Alpha2, name.into())
+        Target::Queue(GroupVersion::V1Alpha2, name.into())
     }
 
     fn event(n: u32) -> Event {
@@ -771,7 +777,7 @@ mod tests {
         world.finish(WriteClass::Decision, &ticket);
         assert!(!world.queue.sent(&pod("a")), "it is not the latest");
         let (_, write) = world.pop_write(WriteClass::Volume).expect("a decision");
-        assert_eq!((write.id, write.step), (third, Step::Claim(0)));
+        assert_eq!((write.id, write.step), (third, WriteStep::Claim(0)));
     }
 
     #[test]
@@ -791,11 +797,11 @@ mod tests {
         let (ticket, write) = world.pop_write(WriteClass::Volume).expect("a decision");
         world.finish(WriteClass::Volume, &ticket);
         assert!(world.queue.sent(&pod("a")));
-        world.queue.go_on(DecisionWrite { step: Step::WaitForClaims, ..write });
+        world.queue.go_on(DecisionWrite { step: WriteStep::WaitForClaims, ..write });
         assert!(!world.queue.is_idle() && world.queue.n_parked() == 1);
         world.bind("a", "m", None);
         assert_eq!(world.queue.n_parked(), 0);
-        assert!(world.queue.unpark_at(&"a".into(), first, &Step::WaitForClaims).is_none());
+        assert!(world.queue.unpark_at(&"a".into(), first, &WriteStep::WaitForClaims).is_none());
     }
 
     #[test]
@@ -841,7 +847,7 @@ mod tests {
         world.status("q", 1);
         let (ticket, _) = world.pop(WriteClass::Status).expect("a status");
         let id = world.bind("a", "n", None);
-        world.queue.set_timer(world.now, Timer::Overdue("a".into(), id, Step::WaitForClaims));
+        world.queue.set_timer(world.now, Timer::Overdue("a".into(), id, WriteStep::WaitForClaims));
         world.queue.clear();
         assert_eq!(world.queue.len(), 0);
         assert_eq!(world.queue.next_timer(), None);

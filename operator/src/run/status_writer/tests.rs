@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube_batch_api::{dialect::RawObject, kind::ApplyObject as _};
 use kube_batch_framework::report::{Cycle, JobReport, Phase, QueueReport};
 use kube_batch_model::{
-    api_version::ApiVersion,
     decision::Decision,
     facts::group::GroupFacts,
+    group_version::GroupVersion,
     name::{JobKey, Name, ObjectKey},
     problem::JobProblem,
     reason::Reason,
@@ -75,10 +75,10 @@ impl World {
             serde_json::from_value(queue).expect("a queue");
         let store = &mut state.store;
         store
-            .apply_group(ApiVersion::V1Alpha2, &RawObject::new(&group.metadata, &group.spec))
+            .apply_group(GroupVersion::V1Alpha2, &RawObject::new(&group.metadata, &group.spec))
             .expect("facts of a group");
         store
-            .apply_queue(ApiVersion::V1Alpha2, &RawObject::new(&queue.metadata, &queue.spec))
+            .apply_queue(GroupVersion::V1Alpha2, &RawObject::new(&queue.metadata, &queue.spec))
             .expect("facts of a queue");
         store.apply::<Pod>(&serde_json::from_value(pod).expect("a pod")).expect("facts of a pod");
     }
@@ -123,7 +123,7 @@ impl World {
 
     fn group(&self) -> Arc<GroupFacts> {
         let state = self.cache.lock();
-        let group = state.store.groups.get(&(ObjectKey::new("ns", "g"), ApiVersion::V1Alpha2));
+        let group = state.store.groups.get(&(ObjectKey::new("ns", "g"), GroupVersion::V1Alpha2));
         Arc::clone(group.expect("the group"))
     }
 
@@ -194,7 +194,7 @@ impl World {
     /// A report of the queue as it is stored, with this many running groups.
     fn queue(&self, n_running: u32) -> Cycle {
         let state = self.cache.lock();
-        let queue = state.store.queues.get(&("q".into(), ApiVersion::V1Alpha2));
+        let queue = state.store.queues.get(&("q".into(), GroupVersion::V1Alpha2));
         let report = QueueReport {
             fair_share: BTreeMap::new(),
             queue: Arc::clone(queue.expect("the queue")),

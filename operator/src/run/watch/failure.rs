@@ -9,7 +9,7 @@ use crate::run::error;
 
 /// What was asked of the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum AskedFor {
     /// A list as a stream.
     Stream,
     /// A list, or a page of one.
@@ -22,7 +22,7 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) enum Failed {
     /// The API server answered that it cannot.
-    Status(Phase, Box<Status>),
+    Status(AskedFor, Box<Status>),
     /// There was no connection, or it broke.
     Transport(kube::Error),
     /// There was no answer for this time.
@@ -37,7 +37,7 @@ pub(super) enum Failed {
 
 impl Failed {
     /// From an error of a client.
-    pub(super) fn of(phase: Phase, error: kube::Error) -> Self {
+    pub(super) fn of(phase: AskedFor, error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self::Status(phase, status),
             error => Self::Transport(error),
@@ -47,7 +47,7 @@ impl Failed {
 
 /// What a failure means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(super) enum WatchFailure {
     /// The API server does not serve the kind.
     Absent,
     /// The API server does not stream lists: one that does not know how calls the request invalid.
@@ -64,12 +64,12 @@ pub(super) enum Failure {
     Other(String),
 }
 
-impl Failure {
+impl WatchFailure {
     pub(super) fn of(failed: Failed) -> Self {
         match failed {
             Failed::Status(phase, status) => match (status.code, phase) {
                 (404, _) => Self::Absent,
-                (400 | 422, Phase::Stream) => Self::CannotStream,
+                (400 | 422, AskedFor::Stream) => Self::CannotStream,
                 (410, _) => Self::Expired,
                 (429, _) => Self::Busy,
                 (403, _) => Self::Forbidden(status.message),
@@ -94,28 +94,28 @@ mod tests {
 
     #[test]
     fn each_status_has_its_meaning() {
-        use Phase::{List, Stream, Watch};
+        use AskedFor::{List, Stream, Watch};
         let text = || "why".to_owned();
         for (code, phase, meaning) in [
-            (404, List, Failure::Absent),
-            (404, Stream, Failure::Absent),
-            (400, Stream, Failure::CannotStream),
-            (422, Stream, Failure::CannotStream),
-            (422, Watch, Failure::Other(text())),
-            (400, List, Failure::Other(text())),
-            (410, Watch, Failure::Expired),
-            (410, List, Failure::Expired),
-            (429, Stream, Failure::Busy),
-            (403, List, Failure::Forbidden(text())),
-            (403, Stream, Failure::Forbidden(text())),
-            (401, Stream, Failure::Other(text())),
-            (500, Watch, Failure::Other(text())),
+            (404, List, WatchFailure::Absent),
+            (404, Stream, WatchFailure::Absent),
+            (400, Stream, WatchFailure::CannotStream),
+            (422, Stream, WatchFailure::CannotStream),
+            (422, Watch, WatchFailure::Other(text())),
+            (400, List, WatchFailure::Other(text())),
+            (410, Watch, WatchFailure::Expired),
+            (410, List, WatchFailure::Expired),
+            (429, Stream, WatchFailure::Busy),
+            (403, List, WatchFailure::Forbidden(text())),
+            (403, Stream, WatchFailure::Forbidden(text())),
+            (401, Stream, WatchFailure::Other(text())),
+            (500, Watch, WatchFailure::Other(text())),
         ] {
             let status = Status { code, message: text(), ..Status::default() };
             let failed = Failed::of(phase, kube::Error::Api(Box::new(status)));
-            assert_eq!(Failure::of(failed), meaning, "{code} {phase:?}");
+            assert_eq!(WatchFailure::of(failed), meaning, "{code} {phase:?}");
         }
-        let silent = Failure::of(Failed::Silent(Duration::from_secs(30)));
-        assert_eq!(silent, Failure::Other("no answer for 30s".to_owned()));
+        let silent = WatchFailure::of(Failed::Silent(Duration::from_secs(30)));
+        assert_eq!(silent, WatchFailure::Other("no answer for 30s".to_owned()));
     }
 }

@@ -26,7 +26,7 @@ use tokio::time::{Instant, timeout};
 use tracing::{debug, info, warn};
 
 use super::{
-    failure::{Failed, Failure, Phase},
+    failure::{AskedFor, Failed, WatchFailure},
     handler::Handler,
     kinds::{Key, Watched, is_core, is_of_other_api, is_optional},
 };
@@ -68,7 +68,7 @@ const MAX_OLD_LISTS: u32 = 10;
 
 /// Where watches get their objects.
 #[derive(Clone)]
-pub(crate) struct Source {
+pub(crate) struct WatchSource {
     pub(crate) client: Client,
     pub(crate) terms: Terms,
     /// For the pauses, which differ so that not all watches retry at once.
@@ -76,7 +76,7 @@ pub(crate) struct Source {
 }
 
 /// Follows a kind until the task is dropped.
-pub(super) fn spawn<K: Watched>(source: &Source, handler: &Handler, tasks: &mut Supervisor) {
+pub(super) fn spawn<K: Watched>(source: &WatchSource, handler: &Handler, tasks: &mut Supervisor) {
     let (source, handler) = (source.clone(), handler.clone());
     // Restarted: it lists again, as after any gap, and no cycle runs until it has.
     tasks.spawn_restarted("watch", move || Follower::<K>::new(&source, handler.clone()).run());
@@ -105,7 +105,7 @@ struct Follower<K: Watched> {
 }
 
 impl<K: Watched> Follower<K> {
-    fn new(source: &Source, handler: Handler) -> Self {
+    fn new(source: &WatchSource, handler: Handler) -> Self {
         let pauses = pauses(source.seed, K::RESOURCE);
         Self {
             api: Api::all(source.client.clone()),
@@ -172,12 +172,12 @@ impl<K: Watched> Follower<K> {
         let params = WatchParams { timeout: Some(STREAM_SECONDS), ..WatchParams::default() };
         let params = params.initial_events();
         let request = self.api.watch(&params, "");
-        let events = within(ANSWER_TIMEOUT, Phase::Stream, request).await?;
+        let events = within(ANSWER_TIMEOUT, AskedFor::Stream, request).await?;
         let mut events = std::pin::pin!(events);
         self.begin_list();
         let mut listed = BTreeSet::new();
         loop {
-            let Some(event) = next(ANSWER_TIMEOUT, Phase::Stream, &mut events).await? else {
+            let Some(event) = next(ANSWER_TIMEOUT, AskedFor::Stream, &mut events).await? else {
                 return Err(Failed::Incomplete);
             };
             match event {
@@ -185,7 +185,7 @@ impl<K: Watched> Follower<K> {
                 WatchEvent::Bookmark(bookmark) if ends_list(&bookmark) => {
                     return self.end_list(&bookmark.metadata.resource_version, listed);
                 }
-                WatchEvent::Error(status) => return Err(Failed::Status(Phase::Stream, status)),
+                WatchEvent::Error(status) => return Err(Failed::Status(AskedFor::Stream, status)),
                 // Not before the list is complete.
                 WatchEvent::Modified(_) | WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => {}
             }
@@ -197,7 +197,7 @@ impl<K: Watched> Follower<K> {
         let mut params = ListParams::default().limit(PAGE);
         let mut listed = BTreeSet::new();
         loop {
-            let page = within(ANSWER_TIMEOUT, Phase::List, self.api.list(&params)).await?;
+            let page = within(ANSWER_TIMEOUT, AskedFor::List, self.api.list(&params)).await?;
             if params.continue_token.is_none() {
                 self.begin_list();
             }
@@ -266,7 +266,7 @@ impl<K: Watched> Follower<K> {
     /// The API server's current version of the kind, which is not older than what it has shown.
     async fn newest_version(&self) -> Result<Version, Failed> {
         let one = ListParams::default().limit(1);
-        let newest = within(ANSWER_TIMEOUT, Phase::List, self.api.list(&one)).await?;
+        let newest = within(ANSWER_TIMEOUT, AskedFor::List, self.api.list(&one)).await?;
         let newest = newest.metadata.resource_version.as_deref().and_then(Version::parse);
         let newest = newest.ok_or(Failed::NoVersion)?;
         self.not_old(newest)
@@ -288,12 +288,12 @@ impl<K: Watched> Follower<K> {
         let from = self.handler.seen::<K>().to_string();
         let params = WatchParams { timeout: Some(seconds), ..WatchParams::default() };
         let request = self.api.watch(&params, &from);
-        let events = within(ANSWER_TIMEOUT, Phase::Watch, request).await?;
+        let events = within(ANSWER_TIMEOUT, AskedFor::Watch, request).await?;
         let mut events = std::pin::pin!(events);
         let silence = Duration::from_secs(seconds.into()) + GRACE;
         self.handler.heard::<K>();
         let mut is_silent = true;
-        while let Some(event) = next(silence, Phase::Watch, &mut events).await? {
+        while let Some(event) = next(silence, AskedFor::Watch, &mut events).await? {
             self.handler.heard::<K>();
             is_silent = false;
             match event {
@@ -310,7 +310,7 @@ impl<K: Watched> Follower<K> {
                     let version = self.not_old(version.ok_or(Failed::NoVersion)?)?;
                     self.handler.reached::<K>(version);
                 }
-                WatchEvent::Error(status) => return Err(Failed::Status(Phase::Watch, status)),
+                WatchEvent::Error(status) => return Err(Failed::Status(AskedFor::Watch, status)),
             }
             if until.is_some_and(|until| self.handler.seen::<K>() >= until) {
                 return Ok(());
@@ -329,33 +329,33 @@ impl<K: Watched> Follower<K> {
     fn react(&mut self, failed: Failed, term: Option<u64>) -> Duration {
         let kind = K::RESOURCE;
         let cache = &self.handler.cache;
-        match Failure::of(failed) {
-            Failure::Absent if is_core::<K>() => {
+        match WatchFailure::of(failed) {
+            WatchFailure::Absent if is_core::<K>() => {
                 let error = "the API server does not serve this kind, which every one should";
                 warn!(kind, error, "cannot watch, retrying");
                 cache.set_list_error(kind, error.to_owned());
             }
-            Failure::Absent => {
+            WatchFailure::Absent => {
                 if !std::mem::replace(&mut self.is_absent, true) && !self.is_forbidden {
                     info!(kind, "the API server does not serve this kind yet");
                 }
                 return self.count_as_empty(term);
             }
-            Failure::CannotStream => {
+            WatchFailure::CannotStream => {
                 debug!(kind, "the API server does not stream lists, paging through them");
                 self.streams = false;
                 return Duration::ZERO;
             }
-            Failure::Expired => {
+            WatchFailure::Expired => {
                 debug!(kind, "the resource version of the watch is too old, listing again");
                 cache.set_unsynced(kind);
                 self.is_listed = false;
             }
-            Failure::Busy => {
+            WatchFailure::Busy => {
                 debug!(kind, "the API server is busy, retrying");
                 self.give_up_if_of_other_api(term);
             }
-            Failure::Forbidden(reason) => {
+            WatchFailure::Forbidden(reason) => {
                 if !std::mem::replace(&mut self.is_forbidden, true) {
                     let rule = missing_rule(&reason);
                     warn!(
@@ -371,13 +371,13 @@ impl<K: Watched> Follower<K> {
                     cache.set_list_error(kind, reason);
                 }
             }
-            Failure::Old(error) => {
+            WatchFailure::Old(error) => {
                 warn!(kind, error, "listing again");
                 cache.set_unsynced(kind);
                 cache.set_list_error(kind, error);
                 self.is_listed = false;
             }
-            Failure::Other(error) => {
+            WatchFailure::Other(error) => {
                 warn!(kind, error, "cannot watch, retrying");
                 cache.set_list_error(kind, error);
                 self.give_up_if_of_other_api(term);
@@ -429,7 +429,7 @@ impl<K: Watched> Follower<K> {
 /// The answer to a request, if it begins in time.
 async fn within<T>(
     limit: Duration,
-    phase: Phase,
+    phase: AskedFor,
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, Failed> {
     match timeout(limit, request).await {
@@ -441,7 +441,7 @@ async fn within<T>(
 /// The next event, if it comes in time; `None` at the end.
 async fn next<T>(
     limit: Duration,
-    phase: Phase,
+    phase: AskedFor,
     events: &mut (impl Stream<Item = kube::Result<T>> + Unpin),
 ) -> Result<Option<T>, Failed> {
     within(limit, phase, events.try_next()).await

@@ -7,7 +7,7 @@ use kube_batch_api::{
     with_version,
 };
 use kube_batch_cache::store::{Change, Stored};
-use kube_batch_model::{api_version::ApiVersion, facts::FactError};
+use kube_batch_model::{facts::FactError, group_version::GroupVersion};
 
 use crate::run::scheduler_cache::CacheState;
 
@@ -116,11 +116,11 @@ impl Visit for Resources {
 
 /// Visits the kinds of all dialects.
 fn visit_dialects(visitor: &mut impl Visit) {
-    for version in ApiVersion::ALL {
+    for version in GroupVersion::ALL {
         with_version!(version, V => visitor.visit::<GroupOf<V>>());
     }
     for version in
-        ApiVersion::ALL.into_iter().filter(|version| dialect::spec(*version).queues.is_some())
+        GroupVersion::ALL.into_iter().filter(|version| dialect::spec(*version).queues.is_some())
     {
         with_version!(version, V => visitor.visit::<QueueOf<V>>());
     }

@@ -12,7 +12,7 @@ use kube_batch_api::{
     kind::WatchedKind as _,
 };
 use kube_batch_cache::store::Store;
-use kube_batch_model::api_version::ApiVersion;
+use kube_batch_model::group_version::GroupVersion;
 use prometheus_client::metrics::{counter::Counter, family::Family};
 use serde_json::{Value, json};
 
@@ -65,8 +65,8 @@ impl World {
         Handler { cache, metrics, clock: Clock::system() }
     }
 
-    fn source(&self) -> Source {
-        Source { client: self.api.client(), terms: self.terms.clone(), seed: 0 }
+    fn source(&self) -> WatchSource {
+        WatchSource { client: self.api.client(), terms: self.terms.clone(), seed: 0 }
     }
 
     /// This replica leads, in its first term or in a later one.
@@ -159,7 +159,7 @@ async fn a_kind_that_is_not_served_is_an_empty_list_until_it_is() {
     let (source, handler) = (world.source(), world.handler());
     world.lead(1);
     world.cache.set_synced(Node::RESOURCE, Some(1));
-    follow::spawn::<QueueOf<{ ApiVersion::V1Alpha2 as u8 }>>(&source, &handler, &mut world.tasks);
+    follow::spawn::<QueueOf<{ GroupVersion::V1Alpha2 as u8 }>>(&source, &handler, &mut world.tasks);
     let n_queues = || world.cache.lock().store.queues.len();
     world.wait(0).await;
     assert!(world.cache.is_synced(), "there is nothing to wait for");
@@ -436,7 +436,7 @@ const OTHERS: &str = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups";
 impl OtherApi {
     /// The watch begins while requests for it fail in this way.
     async fn begun(fault: Option<Fault>, is_served: bool) -> Self {
-        const VERSION: u8 = ApiVersion::Coscheduling as u8;
+        const VERSION: u8 = GroupVersion::Coscheduling as u8;
         type Group = GroupOf<VERSION>;
         let world = World::new();
         let metrics = Arc::clone(&world.metrics);
@@ -466,7 +466,7 @@ impl OtherApi {
         let state = self.cache.lock();
         let (served, unreadable) = (state.store.served(), state.store.unreadable());
         let n_groups = state.store.groups.iter().count();
-        let version = ApiVersion::Coscheduling;
+        let version = GroupVersion::Coscheduling;
         [state.is_synced(), served.has(version), !unreadable.has(version), n_groups == 1]
     }
 }

@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use kube_batch_model::{
-    api_version::ApiVersion,
     facts::{
         gang_annotations::GangAnnotations,
         group::{GroupFacts, RoleFacts},
@@ -11,6 +10,7 @@ use kube_batch_model::{
         run_time::RunTime,
         topology::TopologyFacts,
     },
+    group_version::GroupVersion,
     name::{Name, ObjectKey},
     resource::ResourceList,
     status::TaskStatus,
@@ -25,7 +25,7 @@ pub(crate) enum Change {
     /// A pod has changed, or is gone.
     Pod(ObjectKey, Option<Box<TaskFacts>>),
     /// A PodGroup has changed, or is gone.
-    Group((ObjectKey, ApiVersion), Option<Box<GroupFacts>>),
+    Group((ObjectKey, GroupVersion), Option<Box<GroupFacts>>),
 }
 
 impl Change {
@@ -144,7 +144,7 @@ fn some_pod(simulation: &Simulation, rng: &mut Rng, status: TaskStatus) -> Optio
 fn some_group(
     simulation: &Simulation,
     rng: &mut Rng,
-) -> Option<((ObjectKey, ApiVersion), GroupFacts)> {
+) -> Option<((ObjectKey, GroupVersion), GroupFacts)> {
     let groups: Vec<_> = simulation.world.store.groups.iter().collect();
     let (key, facts) = groups.get(rng.below(groups.len() as u64) as usize)?;
     Some(((*key).clone(), GroupFacts::clone(facts)))

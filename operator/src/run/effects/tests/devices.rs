@@ -4,7 +4,7 @@ use k8s_openapi::api::{core::v1::Node, resource::v1::ResourceClaim};
 use kube_batch_api::{kind::ApplyObject as _, read};
 use kube_batch_model::{
     decision::DeviceChoice,
-    devices::{ExtendedClaim, Mapping},
+    devices::{DeviceMapping, ExtendedClaim},
     facts::device::claim::{Allocation, Consumer},
 };
 use serde_json::Map;
@@ -706,7 +706,7 @@ fn bind_with_extended_resource() -> Decision {
     let claim = resource_claim("any", json!(null));
     let claim: ResourceClaim = serde_json::from_value(claim).expect("a claim");
     let spec = read::resource_claim(&claim).expect("facts").spec;
-    let mapping = Mapping {
+    let mapping = DeviceMapping {
         container: "main".into(),
         resource: "example.com/gpu".into(),
         request: "r".into(),

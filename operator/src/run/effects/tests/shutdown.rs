@@ -1,6 +1,6 @@
 //! Shutdown: draining the queue, and losing the lease.
 
-use kube_batch_model::api_version::ApiVersion;
+use kube_batch_model::group_version::GroupVersion;
 use tokio::time::Instant;
 
 use super::*;
@@ -75,7 +75,7 @@ async fn workers_that_cannot_send_wait() {
             devices: Vec::new(),
         });
         let target =
-            Target::Group(ApiVersion::V1Alpha2, ObjectKey::new("ns", format!("{n}").as_str()));
+            Target::Group(GroupVersion::V1Alpha2, ObjectKey::new("ns", format!("{n}").as_str()));
         world.effects.enqueue_status(target, json!({}), vec![]);
         world.effects.enqueue_event(event());
     }

@@ -12,7 +12,10 @@ fn with_group(world: &World) -> Target {
         "spec": {"minMember": 1}, "status": {},
     });
     world.api.put(GROUP, group);
-    Target::Group(kube_batch_model::api_version::ApiVersion::V1Alpha2, ObjectKey::new("ns", "g"))
+    Target::Group(
+        kube_batch_model::group_version::GroupVersion::V1Alpha2,
+        ObjectKey::new("ns", "g"),
+    )
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]

@@ -26,9 +26,9 @@ use kube_batch_cache::{
 };
 use kube_batch_framework::candidates::Search;
 use kube_batch_model::{
-    api_version::ApiVersion,
     decision::Decision,
     facts::{fact::Fact, size::Bounds},
+    group_version::GroupVersion,
     name::ObjectKey,
     object_status::{PodGroupStatus, QueueStatus},
     text::MAX_MESSAGE,
@@ -109,15 +109,15 @@ fn bases() -> Vec<Base> {
 }
 
 /// Spec and status of a PodGroup or queue: what is watched are values of any type.
-fn parts(version: ApiVersion, is_group: bool, annotations: &[String]) -> (Value, Value) {
+fn parts(version: GroupVersion, is_group: bool, annotations: &[String]) -> (Value, Value) {
     if !is_group {
         return (every_field::<QueueSpec>(annotations), every_field::<QueueStatus>(annotations));
     }
     let spec = match version {
-        ApiVersion::Kubernetes => every_field::<KubernetesGroupSpec>(annotations),
-        ApiVersion::Coscheduling => every_field::<CoschedulingGroupSpec>(annotations),
-        ApiVersion::Volcano => every_field::<VolcanoGroupSpec>(annotations),
-        ApiVersion::V1Alpha1 | ApiVersion::V1Alpha2 => every_field::<PodGroupSpec>(annotations),
+        GroupVersion::Kubernetes => every_field::<KubernetesGroupSpec>(annotations),
+        GroupVersion::Coscheduling => every_field::<CoschedulingGroupSpec>(annotations),
+        GroupVersion::Volcano => every_field::<VolcanoGroupSpec>(annotations),
+        GroupVersion::V1Alpha1 | GroupVersion::V1Alpha2 => every_field::<PodGroupSpec>(annotations),
     };
     (spec, every_field::<PodGroupStatus>(annotations))
 }

@@ -15,7 +15,7 @@ use super::{cover::Item, limit::Limit, on_node::Preemptor};
 
 /// Some tasks of one class that want a place.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct WantingTasks {
     /// The first of them.
     pub(super) preemptor: Preemptor,
     pub(super) limit: Limit,
@@ -23,7 +23,7 @@ pub(super) struct Wanted {
     pub(super) n_tasks: usize,
 }
 
-impl Wanted {
+impl WantingTasks {
     /// What is lost with some tasks.
     pub(super) fn amount(self, cluster: &Cluster, tasks: &[TaskIdx]) -> i64 {
         let dim = self.preemptor.scarce.unwrap_or(Dim::PODS);
@@ -33,7 +33,7 @@ impl Wanted {
 
 /// What may be evicted together.
 #[derive(Clone, Debug)]
-pub(super) struct Unit {
+pub(super) struct Evictable {
     pub(super) job: JobIdx,
     /// All tasks of the job that are on nodes, or one that it can spare.
     pub(super) tasks: Vec<TaskIdx>,
@@ -41,7 +41,7 @@ pub(super) struct Unit {
 }
 
 /// See [`cost`].
-pub(super) type UnitCost = (usize, i32, i64, Reverse<Option<Timestamp>>, JobIdx);
+pub(super) type EvictableCost = (usize, i32, i64, Reverse<Option<Timestamp>>, JobIdx);
 
 /// Evicts those of some tasks that have not left yet: a task may leave by itself before its job does.
 pub(super) fn evict<'a>(
@@ -61,9 +61,14 @@ pub(super) fn pipelined(at: Placement) -> Option<NodeIdx> {
     at.node.filter(|_| at.status == TaskStatus::Pipelined)
 }
 
-pub(super) fn item(session: &Session, candidate: &Unit, gain: usize, wanted: Wanted) -> Item {
+pub(super) fn item(
+    session: &Session,
+    candidate: &Evictable,
+    gain: usize,
+    wanted: WantingTasks,
+) -> Item {
     let cluster = session.cluster();
-    let Unit { job, tasks, .. } = candidate;
+    let Evictable { job, tasks, .. } = candidate;
     let violates = session.plugins().violates_budget(tasks);
     let has_highest = cluster.jobs.priority[*job] == wanted.limit.priority;
     Item {
@@ -76,7 +81,7 @@ pub(super) fn item(session: &Session, candidate: &Unit, gain: usize, wanted: Wan
 
 /// What decides which unit leaves first: violations of budgets, the priority of its job, what is lost, and then the start
 /// of the first of those with the highest priority, the later the better.
-pub(super) fn cost(session: &Session, unit: &Unit, item: &Item) -> UnitCost {
+pub(super) fn cost(session: &Session, unit: &Evictable, item: &Item) -> EvictableCost {
     let Item { n_violating, amount, start, .. } = *item;
     let priority = session.cluster().jobs.priority[unit.job];
     (n_violating, priority, amount, Reverse(start), unit.job)

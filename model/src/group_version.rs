@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// the scheduler uses the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[repr(u8)]
-pub enum ApiVersion {
+pub enum GroupVersion {
     /// `scheduling.k8s.io/v1beta1`, Kubernetes' own.
     Kubernetes,
     /// `scheduling.x-k8s.io/v1alpha1`, of scheduler-plugins.
@@ -23,7 +23,7 @@ pub enum ApiVersion {
     V1Alpha2,
 }
 
-impl ApiVersion {
+impl GroupVersion {
     /// All versions, in order of precedence.
     pub const ALL: [Self; 5] =
         [Self::Kubernetes, Self::Coscheduling, Self::Volcano, Self::V1Alpha1, Self::V1Alpha2];
@@ -67,7 +67,7 @@ impl ApiVersion {
     }
 }
 
-impl fmt::Display for ApiVersion {
+impl fmt::Display for GroupVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.group(), self.version())
     }
@@ -96,12 +96,12 @@ impl ServedApis {
     }
 
     /// Whether an API is served.
-    pub const fn has(self, version: ApiVersion) -> bool {
+    pub const fn has(self, version: GroupVersion) -> bool {
         self.0 & (1 << version as u8) != 0
     }
 
     /// Records whether an API is served. Returns whether that has changed.
-    pub const fn set(&mut self, version: ApiVersion, is_served: bool) -> bool {
+    pub const fn set(&mut self, version: GroupVersion, is_served: bool) -> bool {
         let has_changed = self.has(version) != is_served;
         if has_changed {
             self.0 ^= 1 << version as u8;
