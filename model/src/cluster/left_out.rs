@@ -1,0 +1,81 @@
+//! Resources that are not counted during a session.
+
+use super::{Cluster, Nodes, Queues};
+use crate::{
+    column::{ClassIdx, Column, Dim, JobIdx, NodeIdx, QueueIdx},
+    resource::{Ledger, Request},
+};
+
+/// What was counted before some resources were left out.
+#[derive(Debug, Default)]
+pub struct LeftOut {
+    ledgers: Vec<Ledger<NodeIdx>>,
+    /// `None` if nothing was left out.
+    jobs: Option<[Ledger<JobIdx>; 2]>,
+    queues: [Ledger<QueueIdx>; 3],
+    requests: Column<ClassIdx, Request>,
+    capability: Column<QueueIdx, Vec<(Dim, i64)>>,
+}
+
+impl Cluster {
+    /// Stops counting the resources that `ignores` picks: no node has them, no task requests them, and
+    /// no queue is limited in them. To be called before any task is moved. Returns what is to be put back when
+    /// none is any more.
+    pub fn leave_out(&mut self, ignores: impl Fn(&str) -> bool) -> LeftOut {
+        let dims = self.dimensions.ids();
+        let dims: Vec<Dim> = dims.filter(|dim| ignores(self.dimensions.name(*dim))).collect();
+        let mut unknown = self.classes.request.values().flat_map(Request::unknown);
+        if dims.is_empty() && !unknown.any(|resource| ignores(resource)) {
+            return LeftOut::default();
+        }
+        let mut left_out = LeftOut { requests: self.classes.request.clone(), ..LeftOut::default() };
+        left_out.capability = self.queues.capability.clone();
+        for ledger in self.nodes.ledgers() {
+            left_out.ledgers.push(ledger.clone());
+            for node in ledger.ids().collect::<Vec<_>>() {
+                dims.iter().for_each(|dim| ledger[node][*dim] = 0);
+            }
+        }
+        dims.iter().for_each(|dim| self.device_totals[*dim] = 0);
+        left_out.jobs = Some([self.jobs.held.clone(), self.jobs.waiting.clone()]);
+        for ledger in [&mut self.jobs.held, &mut self.jobs.waiting] {
+            for job in ledger.ids().collect::<Vec<_>>() {
+                dims.iter().for_each(|dim| ledger[job][*dim] = 0);
+            }
+        }
+        let Queues { held, leaving, stuck, .. } = &mut self.queues;
+        left_out.queues = [held.clone(), leaving.clone(), stuck.clone()];
+        for ledger in [held, leaving, stuck] {
+            for queue in ledger.ids().collect::<Vec<_>>() {
+                dims.iter().for_each(|dim| ledger[queue][*dim] = 0);
+            }
+        }
+        for request in self.classes.request.values_mut() {
+            *request = request.without(&dims, &ignores);
+        }
+        for limits in self.queues.capability.values_mut() {
+            limits.retain(|(dim, _)| !dims.contains(dim));
+        }
+        left_out
+    }
+
+    /// Counts resources again that were left out.
+    pub fn put_back(&mut self, left_out: LeftOut) {
+        let LeftOut { ledgers, jobs, queues, requests, capability } = left_out;
+        let Some([held, waiting]) = jobs else { return };
+        (self.jobs.held, self.jobs.waiting) = (held, waiting);
+        [self.queues.held, self.queues.leaving, self.queues.stuck] = queues;
+        for (ledger, before) in self.nodes.ledgers().into_iter().zip(ledgers) {
+            *ledger = before;
+        }
+        self.classes.request = requests;
+        self.queues.capability = capability;
+    }
+}
+
+impl Nodes {
+    fn ledgers(&mut self) -> [&mut Ledger<NodeIdx>; 6] {
+        let Self { allocatable, idle, releasing, pipelined, used, foreign, .. } = self;
+        [allocatable, idle, releasing, pipelined, used, foreign]
+    }
+}
