@@ -142,8 +142,10 @@ fn lend(session: &mut Session, mut turns: Turns, overused: Vec<QueueIdx>, waitin
     for queue in overused {
         turns.put_back_queue(session, queue);
     }
-    let mut lending =
-        Lending { withheld: Withheld::of(session), idle: session.cluster().total_idle() };
+    let mut lending = Lending {
+        withheld: Withheld::of(session),
+        idle: session.cluster().total_available(Capacity::Idle),
+    };
     first_turns(session).run(session, |session, job| {
         first_turn(session, job, waiting, &mut Budget::Lent(&mut lending))
     });
@@ -299,7 +301,7 @@ fn turn_of_job(
         if nominated_places::take(session, job, is_lent, &mut place)
             && let Budget::Lent(lending) = budget
         {
-            lending.idle = session.cluster().total_idle();
+            lending.idle = session.cluster().total_available(Capacity::Idle);
         }
     }
     if was_ready && !tasks.is_empty() {
@@ -340,7 +342,7 @@ fn correct_refusal(session: &mut Session, job: JobIdx) {
     let refused = session.failure(job).cloned();
     session.replace_failure(job, None);
     let nothing = Withheld::none(session);
-    let idle = session.cluster().total_idle();
+    let idle = session.cluster().total_available(Capacity::Idle);
     let mut tasks = session.waiting_tasks(job).into();
     let mut statement = session.statement(job);
     let mut budget = Budget::Lent(&mut Lending { withheld: nothing, idle });

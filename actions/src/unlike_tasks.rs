@@ -102,12 +102,7 @@ pub(crate) fn place_in_other_orders(
     bound: &mut SearchBound,
 ) -> bool {
     let free = |session: &Session, node: NodeIdx, dim: Dim| {
-        let nodes = &session.cluster().nodes;
-        let future_idle = nodes.future_idle(node, dim);
-        match capacity {
-            Capacity::Idle => nodes.idle[node][dim].min(future_idle),
-            Capacity::FutureIdle => future_idle,
-        }
+        session.cluster().nodes.available(node, dim, capacity)
     };
     let fits =
         |session: &mut Session, class: ClassIdx, node: NodeIdx| session.fits(class, node, capacity);
@@ -163,8 +158,7 @@ pub(crate) fn places_of_jobs(
         groups.extend(own.into_iter().map(|group| Alike { part: Some(at), ..group }));
     }
     let free = |session: &Session, node: NodeIdx, dim: Dim| {
-        let nodes = &session.cluster().nodes;
-        nodes.idle[node][dim].min(nodes.future_idle(node, dim))
+        session.cluster().nodes.available(node, dim, Capacity::Idle)
     };
     let fits = |session: &mut Session, class: ClassIdx, node: NodeIdx| {
         session.fits(class, node, Capacity::Idle)

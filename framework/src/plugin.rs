@@ -42,9 +42,11 @@ use kube_batch_model::{
     status::Placement,
 };
 
+pub use kube_batch_model::cluster::Capacity;
+
 pub use self::{
     dependency::{Dependencies, Dependency, DomainColumn, OrderScope, VictimScope},
-    nodes::{Capacity, Extremes, NodeQuery, NodesByDomain, Scale, ScoreTerm},
+    nodes::{Extremes, NodeQuery, NodesByDomain, Scale, ScoreTerm},
     provided::{Budgets, Claims, JobShares, Provided, Provision, QueueShares, Shares, Topology},
     settings::{IgnoredResources, ReservationTerms, Settings, WholeJobs},
     victims::{JobProposal, Proposal, VictimQuestion, Vote},

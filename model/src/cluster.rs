@@ -13,6 +13,7 @@ mod totals;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 pub use self::{
+    capacity::Capacity,
     left_out::LeftOut,
     matchers::Matchers,
     tables::{

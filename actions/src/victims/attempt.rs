@@ -101,7 +101,8 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         statement.confine(scope);
         let start = statement.savepoint();
         let cluster = statement.session().cluster();
-        let future_idle_before = policy.withheld().map(|_| cluster.total_future_idle());
+        let future_idle_before =
+            policy.withheld().map(|_| cluster.total_available(Capacity::FutureIdle));
         Self {
             policy,
             statement,
@@ -209,7 +210,9 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
     fn fits_elsewhere(&mut self, task: TaskIdx) -> bool {
         let class = self.statement.session().cluster().tasks.class[task];
         let session = self.statement.session_mut();
-        let Some(choice) = session.best_node_in(class, Capacity::FutureIdle) else { return false };
+        let Some(choice) = session.best_node_in(class, Capacity::FutureIdle) else {
+            return false;
+        };
         self.statement.pipeline(task, choice.node).expect("a task that waits may be pipelined");
         !self.uses_withheld(task)
     }
@@ -464,7 +467,7 @@ fn uses_withheld<P: VictimPolicy>(
 ) -> bool {
     let Some((before, withheld)) = before.zip(policy.withheld()) else { return false };
     let cluster = session.cluster();
-    let idle = cluster.total_future_idle();
+    let idle = cluster.total_available(Capacity::FutureIdle);
     let mut amounts = cluster.request(task).shared();
     amounts.any(|(dim, _)| {
         idle[dim] < before[dim]
@@ -476,7 +479,7 @@ fn uses_withheld<P: VictimPolicy>(
 /// The resource of which the cluster has room for the fewest tasks of the class, apart from pod slots:
 /// what is lost with victims is measured in it.
 fn scarce_resource(cluster: &Cluster, class: ClassIdx) -> Dim {
-    let idle = cluster.total_future_idle();
+    let idle = cluster.total_available(Capacity::FutureIdle);
     let amounts = cluster.classes.request[class].shared();
     let room = amounts.map(|(dim, amount)| (idle[dim].max(0) / amount.max(1), dim));
     room.min().map_or(Dim::PODS, |(_, dim)| dim)

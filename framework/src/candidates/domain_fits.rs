@@ -85,10 +85,7 @@ impl DomainFits {
     ) {
         let Some(domain) = level.domain(node) else { return };
         let request = &inputs.cluster.classes.request[class];
-        let n_tasks = match self.capacity {
-            Capacity::Idle => inputs.cluster.nodes.times_idle(node, request),
-            Capacity::FutureIdle => inputs.cluster.nodes.times_future_idle(node, request),
-        };
+        let n_tasks = inputs.cluster.nodes.times(node, request, self.capacity);
         let mut n_tasks = n_tasks.min(MAX_ON_NODE);
         if n_tasks > 0 {
             n_tasks = match rules.pass(inputs, class, node, self.capacity, &[Dependency::Node]) {

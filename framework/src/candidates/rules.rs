@@ -188,11 +188,8 @@ impl ClassRules {
         dependencies: &[Dependency],
     ) -> bool {
         let request = &inputs.cluster.classes.request[class];
-        let fits = match capacity {
-            Capacity::Idle => inputs.cluster.nodes.fits_idle(node, request),
-            Capacity::FutureIdle => inputs.cluster.nodes.fits_future_idle(node, request),
-        };
-        fits && self.pass(inputs, class, node, capacity, dependencies)
+        inputs.cluster.nodes.fits(node, request, capacity)
+            && self.pass(inputs, class, node, capacity, dependencies)
     }
 
     /// Keeps the nodes on which a task of the class fits, as [`ClassRules::fits`].
@@ -205,10 +202,7 @@ impl ClassRules {
         dependencies: &[Dependency],
     ) {
         let request = &inputs.cluster.classes.request[class];
-        match capacity {
-            Capacity::Idle => inputs.cluster.nodes.retain_fits_idle(nodes, request),
-            Capacity::FutureIdle => inputs.cluster.nodes.retain_fits_future_idle(nodes, request),
-        }
+        inputs.cluster.nodes.retain_fitting(nodes, request, capacity);
         if !self.admitted() || dependencies.iter().any(|own| self.dependencies.has(*own)) {
             nodes.retain(|node| self.pass(inputs, class, *node, capacity, dependencies));
         }

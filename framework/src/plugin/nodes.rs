@@ -2,23 +2,15 @@
 
 use std::sync::Arc;
 
-use kube_batch_model::column::{ClassIdx, NodeIdx};
+use kube_batch_model::{
+    cluster::Capacity,
+    column::{ClassIdx, NodeIdx},
+};
 
 use super::dependency::Dependency;
 
 /// The nodes of each of some domains, ascending.
 pub type NodesByDomain = Arc<[Vec<NodeIdx>]>;
-
-/// Which resources of a node count as available.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Capacity {
-    /// The resources that are idle now and not needed by pipelined tasks. Terminating tasks count as
-    /// being on the node.
-    Idle,
-    /// The resources that are idle once terminating tasks are gone, minus those that pipelined tasks
-    /// need. Terminating tasks do not count as being on the node; pipelined tasks do.
-    FutureIdle,
-}
 
 /// Whether a task may be placed on a node: what [`Plugin::predicate`](super::Plugin::predicate) is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

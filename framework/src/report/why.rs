@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube_batch_model::{
-    cluster::Cluster,
+    cluster::{Capacity, Cluster},
     column::{Dim, JobIdx, NodeIdx, QueueIdx},
     decision::JobInQueue,
     gang::{Members, Sense},
@@ -264,7 +264,7 @@ fn stuck_pod(session: &Session, job: JobIdx) -> Option<StuckPod> {
         let Some(node) = cluster.tasks.placement[*task].node else { return false };
         let mut free = cluster.nodes.idle[node].to_vec();
         cluster.request(*task).charge(&mut free, 1);
-        !cluster.nodes.fits_idle(node, request) && request.fits_in(&free)
+        !cluster.nodes.fits(node, request, Capacity::Idle) && request.fits_in(&free)
     })?;
     let facts = &cluster.tasks.facts[pod];
     Some(StuckPod {

@@ -4,6 +4,7 @@ use std::{cell::OnceCell, cmp::Ordering};
 
 use jiff::Timestamp;
 use kube_batch_model::{
+    cluster::Capacity,
     column::{ClassIdx, JobIdx, NodeIdx, TaskIdx},
     facts::run_time::RunTime,
 };
@@ -187,7 +188,7 @@ impl Session {
             (0..self.reservations.list.len()).filter(|at| !self.reservations.list[*at].is_lifted);
         let kept: Vec<usize> = kept.collect();
         if let Some((at, node)) = self.node_with_room(class, kept.into_iter())
-            && !self.cluster.nodes.fits_idle(node, &self.cluster.classes.request[class])
+            && !self.cluster.nodes.fits(node, &self.cluster.classes.request[class], Capacity::Idle)
         {
             let holder = self.reservations.list[at].job;
             self.replace_failure(job, Some(Failure::Reserved { node, holder }));

@@ -1,6 +1,6 @@
 //! What all nodes have together.
 
-use super::Cluster;
+use super::{Capacity, Cluster};
 use crate::{
     column::{Dim, NodeIdx},
     resource::{Ledger, ResourceVector, UNLIMITED},
@@ -74,32 +74,18 @@ impl Cluster {
         self.dimensions.is_counted(dim, self.nodes.allocatable[node][dim])
     }
 
-    /// What is idle and not nominated, summed over the nodes that take new tasks.
-    ///
-    /// An over-committed node counts as 0, not as a negative amount.
-    pub fn total_idle(&self) -> ResourceVector {
-        self.sum_over_nodes(Ord::min)
-    }
-
-    /// What is idle once the tasks that are being released are gone, and not nominated, summed over
-    /// the nodes that take new tasks.
-    pub fn total_future_idle(&self) -> ResourceVector {
-        self.sum_over_nodes(|_, future_idle| future_idle)
-    }
-
-    /// The sum of `of_node(idle, future idle)`, at least 0 for each node, over the nodes that take new
-    /// tasks.
-    fn sum_over_nodes(&self, of_node: impl Fn(i64, i64) -> i64) -> ResourceVector {
+    /// What is available, summed over the nodes that take new tasks. An over-committed node counts as 0, not as a
+    /// negative amount.
+    pub fn total_available(&self, capacity: Capacity) -> ResourceVector {
         let mut total = self.device_totals.clone();
         let nodes = &self.nodes;
         for (node, facts) in nodes.facts.iter() {
             for dim in self.dimensions.ids() {
-                let idle = nodes.idle[node][dim];
-                let future_idle = nodes.future_idle(node, dim);
+                let available = nodes.available(node, dim, capacity);
                 if !self.counts(node, dim) {
-                    total[dim] += of_node(idle, future_idle) - UNLIMITED;
+                    total[dim] += available - UNLIMITED;
                 } else if facts.is_usable() {
-                    total[dim] += of_node(idle, future_idle).max(0);
+                    total[dim] += available.max(0);
                 }
             }
         }
