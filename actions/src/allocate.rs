@@ -365,7 +365,8 @@ fn may_start_on_idle(session: &mut Session, job: JobIdx) -> bool {
     }
     let mut n_fitting = 0_u64;
     for (class, n_tasks) in n_waiting {
-        n_fitting = n_fitting.saturating_add(session.count_fitting(class, &nodes).min(n_tasks));
+        n_fitting =
+            n_fitting.saturating_add(session.search().count_fitting(class, &nodes).min(n_tasks));
         if n_fitting >= n_missing.max(1) {
             return true;
         }

@@ -316,7 +316,9 @@ impl Search {
             let work = session.work();
             let of_groups = self.groups.iter().zip(left);
             let of_groups: Vec<bool> = of_groups
-                .map(|(group, left)| *left > 0 && session.fits(group.class, *node, self.capacity))
+                .map(|(group, left)| {
+                    *left > 0 && session.search().fits(group.class, *node, self.capacity)
+                })
                 .collect();
             if !bound.admits_rules_since(session, work) {
                 return None;
@@ -404,7 +406,7 @@ fn has_room(session: &mut Session, class: ClassIdx, node: NodeIdx) -> bool {
     let amounts = cluster.classes.request[class].amounts().iter();
     let has_room =
         amounts.into_iter().all(|(dim, amount)| *amount <= cluster.nodes.future_idle(node, *dim));
-    has_room && session.is_eligible(class, node)
+    has_room && session.search().is_eligible(class, node)
 }
 
 /// A number for each node: nodes with equal labels have equal numbers, without labels that no other node has.

@@ -137,18 +137,18 @@ fn place_task(
     session.within_capability(task, &[], Capacity::FutureIdle).map_err(Failure::Capability)?;
     let limit = session.within_capability(task, &[], Capacity::Idle).map_err(Failure::Capability);
     let choice = match &limit {
-        Ok(()) if may_wait => session.best_node(class),
-        Ok(()) => session.best_node_in(class, Capacity::Idle),
-        Err(_) if may_wait => session.best_node_in(class, Capacity::FutureIdle),
+        Ok(()) if may_wait => session.search().best_node(class),
+        Ok(()) => session.search().best_node_in(class, Capacity::Idle),
+        Err(_) if may_wait => session.search().best_node_in(class, Capacity::FutureIdle),
         Err(refused) => return Err(refused.clone()),
     };
     let Some(choice) = choice else {
-        return Err(Failure::Unfit(session.explain(class)));
+        return Err(Failure::Unfit(session.search().explain(class)));
     };
     if choice.capacity == Capacity::FutureIdle {
         let job = statement.job();
         statement.session_mut().record_failure(job, |session| match limit {
-            Ok(()) => Failure::Unfit(session.explain(class)),
+            Ok(()) => Failure::Unfit(session.search().explain(class)),
             Err(refused) => refused,
         });
     }
@@ -183,7 +183,7 @@ pub(crate) fn place_if_free(
     let session = statement.session_mut();
     let class = session.cluster().tasks.class[task];
     session.within_capability(task, &[], choice.capacity).is_ok()
-        && session.fits(class, choice.node, choice.capacity)
+        && session.search().fits(class, choice.node, choice.capacity)
         && place_within(statement, task, choice, budget).is_ok()
 }
 
@@ -214,7 +214,7 @@ pub(crate) fn could_be_held(session: &mut Session, job: JobIdx) -> bool {
     let Some(n_to_spare) = classes.len().checked_sub(n_missing) else { return false };
     // A job that has its minimum wants one more task.
     let n_to_spare = n_to_spare.min(classes.len().saturating_sub(1));
-    let too_large = classes.iter().filter(|class| !session.could_hold(**class));
+    let too_large = classes.iter().filter(|class| !session.search().could_hold(**class));
     too_large.take(n_to_spare + 1).count() <= n_to_spare
 }
 
@@ -233,8 +233,9 @@ pub(crate) fn tasks_for_later(statement: &mut Statement<'_>) -> usize {
         tasks.filter(|task| cluster.is_waiting(*task) && cluster.request(*task).is_best_effort());
     let classes: Vec<ClassIdx> = best_effort.map(|task| cluster.tasks.class[task]).collect();
     let fits = |class: &&ClassIdx| {
-        session.best_node(**class).is_some()
-            || (session.is_open_to_change(**class) && session.is_placeable(**class))
+        session.search().best_node(**class).is_some()
+            || (session.search().is_open_to_change(**class)
+                && session.search().is_placeable(**class))
     };
     classes.iter().filter(fits).count()
 }

@@ -124,7 +124,7 @@ fn candidates(session: &mut Session, job: JobIdx, first: TaskIdx) -> Vec<JobIdx>
     jobs.retain(|other| may_take(session, job, first, *other));
     let is_capped = matches!(session.failure(job), Some(Failure::Capability(_)));
     let class = session.cluster().tasks.class[first];
-    if !is_capped && !session.is_open_to_change(class) {
+    if !is_capped && !session.search().is_open_to_change(class) {
         jobs.retain(|other| makes_room(session, first, *other));
     }
     let priority = &session.cluster().jobs.priority;
@@ -196,7 +196,7 @@ fn give_back_if_free(session: &mut Session, (job, places): Dropped) {
         let session = statement.session_mut();
         let class = session.cluster().tasks.class[task];
         let is_free = session.within_capability(task, &[], capacity).is_ok()
-            && session.fits(class, node, capacity);
+            && session.search().fits(class, node, capacity);
         if !is_free {
             return;
         }

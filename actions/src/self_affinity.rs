@@ -182,7 +182,7 @@ fn domains_to_try(
     let mut tried: BTreeSet<ClassIdx> = BTreeSet::new();
     for task in waiting {
         let class = statement.session().cluster().tasks.class[*task];
-        if !tried.insert(class) || !statement.session_mut().is_open_to_change(class) {
+        if !tried.insert(class) || !statement.search().is_open_to_change(class) {
             continue;
         }
         let domains = statement.session().plugins().domains_to_choose(class);
@@ -206,7 +206,7 @@ fn firsts(
     let mut firsts = Vec::new();
     for task in waiting {
         let other = session.cluster().tasks.class[*task];
-        if known.insert(other) && !session.needs_only_resources(class, &[*task]) {
+        if known.insert(other) && !session.search().needs_only_resources(class, &[*task]) {
             firsts.push(*task);
         }
     }
@@ -234,7 +234,7 @@ fn largest(
 ) -> Vec<Vec<NodeIdx>> {
     let mut counted: Vec<(Reverse<u64>, &Vec<NodeIdx>)> = domains
         .iter()
-        .map(|nodes| (Reverse(statement.session_mut().count_fitting(class, nodes)), nodes))
+        .map(|nodes| (Reverse(statement.search().count_fitting(class, nodes)), nodes))
         .collect();
     counted.sort_unstable();
     let n_enough = counted.iter().filter(|(Reverse(n_places), _)| *n_places >= needed).count();
@@ -257,7 +257,7 @@ fn place_first(
     };
     let mut choices = capacities.iter().map(|capacity| {
         session.within_capability(task, &[], *capacity).ok()?;
-        session.best_node_of(class, domain, *capacity)
+        session.search().best_node_of(class, domain, *capacity)
     });
     let Some(choice) = choices.find_map(|choice| choice) else { return false };
     place_within(statement, task, choice, budget).is_ok()

@@ -192,7 +192,7 @@ pub(crate) fn sorted_candidates(
     }
     let fits: Vec<_> = n_waiting
         .iter()
-        .map(|(class, n_tasks)| (*n_tasks, session.domain_fits(*class, level, capacity)))
+        .map(|(class, n_tasks)| (*n_tasks, session.search().domain_fits(*class, level, capacity)))
         .collect();
     let candidate = |domain: DomainIdx| Candidate {
         n_held: Reverse(fits.iter().map(|(n_tasks, fits)| fits[domain].min(*n_tasks)).sum()),
@@ -354,7 +354,7 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
         let classes = self.classes();
         let session = self.statement.session_mut();
         classes.len() == MAX_CLASSES
-            || classes.into_iter().any(|class| session.is_open_to_change(class))
+            || classes.into_iter().any(|class| session.search().is_open_to_change(class))
     }
 
     /// The first classes of the waiting tasks, in the order of their tasks.
@@ -379,7 +379,7 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
         let session = self.statement.session_mut();
         classes
             .into_iter()
-            .any(|class| session.domain_fits(class, &level.level, capacity)[domain] > 0)
+            .any(|class| session.search().domain_fits(class, &level.level, capacity)[domain] > 0)
     }
 
     /// The domains that the job may use, the best first; of equal ones the first by name.
@@ -401,7 +401,7 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
         };
         let session = self.statement.session_mut();
         let class = session.cluster().tasks.class[*first];
-        let scores = session.domain_scores(class, &level.level, &domains, capacity);
+        let scores = session.search().domain_scores(class, &level.level, &domains, capacity);
         let mut scored: Vec<_> = scores.into_iter().map(Reverse).zip(domains).collect();
         scored.sort_unstable();
         scored.into_iter().map(|(_, domain)| domain).collect()

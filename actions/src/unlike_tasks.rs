@@ -104,8 +104,9 @@ pub(crate) fn place_in_other_orders(
     let free = |session: &Session, node: NodeIdx, dim: Dim| {
         session.cluster().nodes.available(node, dim, capacity)
     };
-    let fits =
-        |session: &mut Session, class: ClassIdx, node: NodeIdx| session.fits(class, node, capacity);
+    let fits = |session: &mut Session, class: ClassIdx, node: NodeIdx| {
+        session.search().fits(class, node, capacity)
+    };
     let view = View::new(statement.session_mut(), tasks, bound, (&fits, &free));
     let Some(view) = view else { return false };
     let found = if view.depends_on_nodes_alone(statement.session_mut(), bound) {
@@ -161,7 +162,7 @@ pub(crate) fn places_of_jobs(
         session.cluster().nodes.available(node, dim, Capacity::Idle)
     };
     let fits = |session: &mut Session, class: ClassIdx, node: NodeIdx| {
-        session.fits(class, node, Capacity::Idle)
+        session.search().fits(class, node, Capacity::Idle)
     };
     let view = View::of_groups(session, groups, bound, (&fits, &free))?;
     if !view.depends_on_nodes_alone(session, bound) {
@@ -196,7 +197,10 @@ pub(crate) fn other_orders(
     let allocatable =
         |session: &Session, node: NodeIdx, dim: Dim| session.cluster().nodes.allocatable[node][dim];
     let mut bound = SearchBound::default();
-    let view = View::new(session, tasks, &mut bound, (&Session::is_eligible, &allocatable));
+    let fits = |session: &mut Session, class: ClassIdx, node: NodeIdx| {
+        session.search().is_eligible(class, node)
+    };
+    let view = View::new(session, tasks, &mut bound, (&fits, &allocatable));
     view.map(|view| view.orders(tasks).split_off(1)).unwrap_or_default()
 }
 
@@ -258,7 +262,7 @@ impl View {
         let firsts: Vec<TaskIdx> = self.groups.iter().map(|group| group.tasks[0]).collect();
         self.groups.iter().all(|group| {
             session.cluster().classes.devices[group.class].is_empty()
-                && !session.is_open_to_change(group.class)
+                && !session.search().is_open_to_change(group.class)
                 && needs_only_resources(session, group.class, &firsts, bound)
         })
     }
@@ -317,7 +321,7 @@ pub(crate) fn needs_only_resources(
     bound: &mut SearchBound,
 ) -> bool {
     let work = session.work();
-    session.needs_only_resources(class, others) && bound.admits_rules_since(session, work)
+    session.search().needs_only_resources(class, others) && bound.admits_rules_since(session, work)
 }
 
 /// The tasks by class and role, in their order.

@@ -82,7 +82,7 @@ impl<K: TaskKind> Unplaceable<K> {
     }
 
     fn keep_if_retriable(&mut self, statement: &mut Statement<'_>, task: TaskIdx, kind: &K) {
-        if statement.session_mut().is_open_to_change(kind.class()) {
+        if statement.search().is_open_to_change(kind.class()) {
             self.retriable.push(task);
         }
     }
@@ -94,7 +94,7 @@ impl<K: TaskKind> Unplaceable<K> {
         statement: &mut Statement<'_>,
         tasks: &VecDeque<TaskIdx>,
     ) -> usize {
-        let is_final = |kind: &&K| !statement.session_mut().is_open_to_change(kind.class());
+        let is_final = |kind: &&K| !statement.search().is_open_to_change(kind.class());
         let hopeless: Vec<&K> = self.kinds.iter().filter(is_final).collect();
         let cluster = statement.session().cluster();
         let hopeful = tasks.iter().filter(|task| {
@@ -109,7 +109,7 @@ impl<K: TaskKind> Unplaceable<K> {
         if self.retriable.is_empty() {
             return;
         }
-        self.kinds.retain(|kind| !statement.session_mut().is_open_to_change(kind.class()));
+        self.kinds.retain(|kind| !statement.search().is_open_to_change(kind.class()));
         for task in self.retriable.drain(..).rev() {
             tasks.push_front(task);
         }

@@ -117,7 +117,7 @@ impl Minimum {
     pub(crate) fn count_in_scope(&self, session: &mut Session, room: Room) -> u64 {
         let mut n_placeable = 0;
         for (class, n_tasks) in &self.counts {
-            n_placeable += session.count_placeable(*class, (*n_tasks).min(self.min), room);
+            n_placeable += session.search().count_placeable(*class, (*n_tasks).min(self.min), room);
             if n_placeable >= self.min {
                 return self.min;
             }

@@ -106,12 +106,12 @@ fn renew_task(statement: &mut Statement<'_>, task: TaskIdx, failure: &mut Option
     let limit = session.within_capability(task, &[], Capacity::Idle);
     let placed = if limit.is_ok()
         && !session.plugins().must_wait(task)
-        && session.fits(class, node, Capacity::Idle)
+        && session.search().fits(class, node, Capacity::Idle)
     {
         statement.allocate(task, node)
-    } else if session.fits(class, node, Capacity::FutureIdle) {
+    } else if session.search().fits(class, node, Capacity::FutureIdle) {
         failure.get_or_insert_with(|| match limit {
-            Ok(()) => Failure::Unfit(session.explain(class)),
+            Ok(()) => Failure::Unfit(session.search().explain(class)),
             Err(dim) => Failure::Capability(dim),
         });
         statement.pipeline(task, node)

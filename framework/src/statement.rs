@@ -14,14 +14,14 @@
 //! Upstream: `framework/statement.go`, used by preempt only; here every action goes through one.
 
 use kube_batch_model::{
-    column::{ClassIdx, JobIdx, NodeIdx, TaskIdx},
+    column::{JobIdx, NodeIdx, TaskIdx},
     decision::{Decision, EvictReason, EvictionCause, JobInQueue},
     name::Name,
     status::{Placement, TaskStatus},
 };
 
 use crate::{
-    candidates::Choice,
+    candidates::{Choice, NodeSearch},
     confinement::Confinement,
     moves::{Intent, Move},
     plugin::Capacity,
@@ -110,9 +110,9 @@ impl<'s> Statement<'s> {
         self.session.plugins().job_pipelined(self.job)
     }
 
-    /// The best node for a task of the class, one where it fits now before one where it must wait.
-    pub fn best_node(&mut self, class: ClassIdx) -> Option<Choice> {
-        self.session.best_node(class)
+    /// To search nodes, and to ask about classes of tasks.
+    pub fn search(&mut self) -> NodeSearch<'_> {
+        self.session.search()
     }
 
     /// Allocates a waiting task if it fits into what is idle, or pipelines it.
@@ -211,11 +211,11 @@ impl<'s> Statement<'s> {
         let class = self.session.cluster().tasks.class[task];
         let at = self.moves.iter().position(|made| made.task == task);
         let may_start = self.session.within_capability(task, &[], Capacity::Idle).is_ok()
-            && self.session.best_node_in(class, Capacity::Idle).is_some();
+            && self.session.search().best_node_in(class, Capacity::Idle).is_some();
         let Some(at) = at.filter(|_| may_start) else { return false };
         let nominated = self.session.place(task, self.moves[at].from);
         // The task itself may have been what satisfied a rule, such as affinity to its own labels.
-        let Some(choice) = self.session.best_node_in(class, Capacity::Idle) else {
+        let Some(choice) = self.session.search().best_node_in(class, Capacity::Idle) else {
             self.session.place(task, nominated);
             return false;
         };

@@ -273,9 +273,9 @@ impl Session {
     }
 
     fn depends_on_waiting_pods(&mut self, job: JobIdx) -> bool {
-        let (candidates, inputs) = self.query_unread();
-        let is_open_to_change = |class| candidates.is_open_to_change(inputs, class);
-        depends_on_waiting_pods(inputs.cluster, job, is_open_to_change)
+        let mut search = self.search();
+        let cluster = search.cluster();
+        depends_on_waiting_pods(cluster, job, |class| search.is_open_to_change(class))
     }
 }
 

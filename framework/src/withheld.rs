@@ -113,7 +113,10 @@ fn placeable_tasks(session: &mut Session, job: JobIdx) -> Vec<TaskIdx> {
     let cluster = session.cluster();
     let all = cluster.jobs.tasks[job].iter().filter(|task| cluster.is_waiting(*task));
     let mut tasks: Vec<TaskIdx> = all.collect();
-    tasks.retain(|task| session.is_placeable(session.cluster().tasks.class[*task]));
+    tasks.retain(|task| {
+        let class = session.cluster().tasks.class[*task];
+        session.search().is_placeable(class)
+    });
     tasks
 }
 

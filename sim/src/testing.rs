@@ -50,13 +50,13 @@
 //! let class = cluster.tasks.class[testing::task(&cluster, "default/p")];
 //!
 //! let mut session = testing::session(cluster.clone(), vec![Box::new(MaxPrice { limit: 5 })]);
-//! let best = session.best_node(class).expect("one node is below the limit");
+//! let best = session.search().best_node(class).expect("one node is below the limit");
 //! assert_eq!(best.node, testing::node(&cluster, "fair"));
 //! // What the plugin declares lets searches use the index.
-//! assert!(session.is_indexable(class));
+//! assert!(session.search().is_indexable(class));
 //!
 //! let mut session = testing::session(cluster, vec![Box::new(MaxPrice { limit: 1 })]);
-//! let why = session.explain(class).to_string();
+//! let why = session.search().explain(class).to_string();
 //! assert_eq!(why, "0/2 nodes are available: 2 node(s) exceeded the price limit.");
 //! ```
 

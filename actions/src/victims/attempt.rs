@@ -184,7 +184,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         let fit = moves.iter().all(|(task, at)| {
             let class = self.statement.session().cluster().tasks.class[*task];
             let Some(node) = pipelined(*at) else { return true };
-            if !self.statement.session_mut().is_open_to_change(class) {
+            if !self.statement.search().is_open_to_change(class) {
                 return true;
             }
             self.statement.retract(*task);
@@ -210,7 +210,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
     fn fits_elsewhere(&mut self, task: TaskIdx) -> bool {
         let class = self.statement.session().cluster().tasks.class[task];
         let session = self.statement.session_mut();
-        let Some(choice) = session.best_node_in(class, Capacity::FutureIdle) else {
+        let Some(choice) = session.search().best_node_in(class, Capacity::FutureIdle) else {
             return false;
         };
         self.statement.pipeline(task, choice.node).expect("a task that waits may be pipelined");
@@ -281,12 +281,12 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
     /// the lowest cost. Returns whether a place was found.
     fn find_place(&mut self, task: TaskIdx, others: &VecDeque<TaskIdx>) -> bool {
         let class = self.statement.session().cluster().tasks.class[task];
-        if !self.statement.session_mut().could_hold(class) {
+        if !self.statement.search().could_hold(class) {
             return false;
         }
         let within_capability =
             self.statement.session().within_capability(task, &[], Capacity::FutureIdle).is_ok();
-        if within_capability && let Some(choice) = self.statement.best_node(class) {
+        if within_capability && let Some(choice) = self.statement.search().best_node(class) {
             if choice.capacity == Capacity::FutureIdle {
                 self.explain(class);
             }
@@ -329,7 +329,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         if kind.never_preempts || !tasks.iter().filter(waiting).all(is_alike) {
             return false;
         }
-        if !self.statement.session_mut().could_hold(kind.class) {
+        if !self.statement.search().could_hold(kind.class) {
             return false;
         }
         let limit = Limit { bound, ..Limit::WIDEST };
@@ -367,7 +367,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         let first = tasks.iter().copied().find(|task| cluster.is_waiting(*task));
         let Some(first) = first.filter(|_| self.need.is_some()) else { return (widest, None) };
         let class = cluster.tasks.class[first];
-        if !self.statement.session_mut().could_hold(class) {
+        if !self.statement.search().could_hold(class) {
             return (widest, None);
         }
         self.limit = Some(Limit::WIDEST);
@@ -404,7 +404,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         if self.statement.session().within_capability(task, &[], Capacity::FutureIdle).is_err() {
             return false;
         }
-        let Some(choice) = self.statement.best_node(class) else { return false };
+        let Some(choice) = self.statement.search().best_node(class) else { return false };
         self.statement.pipeline(task, choice.node).expect("a task that waits may be pipelined");
         true
     }
@@ -441,14 +441,14 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         let job = self.statement.job();
         let session = self.statement.session_mut();
         if self.failure.is_none() && session.failure(job).is_none() {
-            self.failure = Some(Failure::Unfit(session.explain(class)));
+            self.failure = Some(Failure::Unfit(session.search().explain(class)));
         }
     }
 }
 
 fn pipeline_if_fits(statement: &mut Statement<'_>, task: TaskIdx, node: NodeIdx) -> bool {
     let class = statement.session().cluster().tasks.class[task];
-    let fits = statement.session_mut().fits(class, node, Capacity::FutureIdle);
+    let fits = statement.search().fits(class, node, Capacity::FutureIdle);
     if fits {
         statement.pipeline(task, node).expect("a task that waits may be pipelined");
     }

@@ -41,7 +41,7 @@ pub(super) fn domains_to_compare(session: &mut Session, job: JobIdx) -> Option<V
     let mut domains = session.domains_with_room(job);
     let first = session.waiting_tasks(job).first().copied()?;
     let class = session.cluster().tasks.class[first];
-    let fits = session.domain_fits(class, &level, Capacity::FutureIdle);
+    let fits = session.search().domain_fits(class, &level, Capacity::FutureIdle);
     domains.sort_by_key(|scope| Reverse(fits[scope.domain]));
     Some(domains)
 }

@@ -143,7 +143,7 @@ impl DryRun for SessionDryRun<'_, '_> {
         let session = self.statement.session_mut();
         let class = session.cluster().tasks.class[self.task];
         session.within_capability(self.task, &[], Capacity::FutureIdle).is_ok()
-            && session.fits(class, self.node, Capacity::FutureIdle)
+            && session.search().fits(class, self.node, Capacity::FutureIdle)
     }
 
     fn evict(&mut self, at: usize, victim: TaskIdx) {

@@ -24,7 +24,7 @@ pub(super) fn select_victims_in_queue<P: VictimPolicy>(
     preemptor: Preemptor,
 ) -> Option<(NodeIdx, Vec<TaskIdx>)> {
     let Preemptor { task, class, limit, .. } = preemptor;
-    let choice = statement.best_node(class)?;
+    let choice = statement.search().best_node(class)?;
     let n_tasks = statement.session().cluster().tasks.facts.len();
     statement.session_mut().count_work(n_tasks.div_ceil(TASKS_LOOKED_AT) as u64);
     let session = statement.session();
@@ -58,7 +58,7 @@ pub(super) fn cheapest_in_queue(
 ) -> Vec<Evictable> {
     let Preemptor { task, class, .. } = wanted.preemptor;
     if statement.session().within_capability(task, &[], Capacity::FutureIdle).is_ok()
-        || statement.best_node(class).is_none()
+        || statement.search().best_node(class).is_none()
     {
         return Vec::new();
     }

@@ -97,8 +97,8 @@ impl VictimIndexes {
         let session = statement.session_mut();
         let is_indexed = P::OTHER_JOBS
             && session.uses_index()
-            && !session.is_open_to_change(class)
-            && session.scores_are_absolute(class)
+            && !session.search().is_open_to_change(class)
+            && session.search().scores_are_absolute(class)
             // Then it is also without victims of the queue.
             && session.within_capability(task, &[], Capacity::FutureIdle).is_ok();
         if !is_indexed {

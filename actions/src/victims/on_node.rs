@@ -94,7 +94,7 @@ pub(super) fn lower_bound<P: VictimPolicy>(
     preemptor: Preemptor,
     node: NodeIdx,
 ) -> Option<VictimCost> {
-    if !session.is_eligible(preemptor.class, node) {
+    if !session.search().is_eligible(preemptor.class, node) {
         return None;
     }
     let n_tasks = session.cluster().nodes.tasks[node].len();
@@ -144,16 +144,16 @@ pub(super) fn select_victims_on_node<P: VictimPolicy>(
 ) -> (Option<Victims>, Considered) {
     let Preemptor { task, class, .. } = preemptor;
     let mut considered = Considered::default();
-    if !statement.session_mut().is_eligible(class, node) {
+    if !statement.search().is_eligible(class, node) {
         return (None, considered);
     }
     let candidates = candidates_on_node(policy, statement.session(), node_tasks, preemptor, node);
     let Some(candidates) = candidates else { return (None, considered) };
     statement.session_mut().count_work(candidates.all.len() as u64);
     considered.is_volatile = candidates.are_volatile::<P>(statement.session());
-    if statement.session_mut().needs_only_resources(class, &candidates.all) {
+    if statement.search().needs_only_resources(class, &candidates.all) {
         // A rule that refuses the node now refuses it without the victims too.
-        if !statement.session_mut().rules_pass(class, node) {
+        if !statement.search().rules_pass(class, node) {
             return (None, considered);
         }
         let mut dry_run = ResourceDryRun::new(statement.session(), task, node);

@@ -35,7 +35,7 @@ impl<'a> Candidate<'a> {
     fn new(statement: &mut Statement<'_>, unit: &'a Evictable, wanted: WantingTasks) -> Self {
         let class = wanted.preemptor.class;
         let session = statement.session_mut();
-        let is_ruling = |task: &&TaskIdx| !session.needs_only_resources(class, &[**task]);
+        let is_ruling = |task: &&TaskIdx| !session.search().needs_only_resources(class, &[**task]);
         let ruling = unit.tasks.iter().filter(is_ruling).copied().collect();
         Self { unit, item: item(statement.session(), unit, 1, wanted), ruling }
     }
@@ -170,7 +170,7 @@ impl<'a, 's> Trial<'a, 's> {
             return false;
         }
         if victims.iter().all(|victim| victim.candidate.ruling.is_empty()) {
-            return self.statement.session_mut().rules_pass(class, self.node);
+            return self.statement.search().rules_pass(class, self.node);
         }
         let start = self.statement.savepoint();
         let mut n_evicted = 0;
@@ -179,7 +179,7 @@ impl<'a, 's> Trial<'a, 's> {
             n_evicted += here.len() + candidate.ruling.len();
         }
         self.tries.count(n_evicted);
-        let fits = self.statement.session_mut().fits(class, self.node, Capacity::FutureIdle);
+        let fits = self.statement.search().fits(class, self.node, Capacity::FutureIdle);
         self.statement.rollback_to(start);
         fits
     }

@@ -92,8 +92,8 @@ pub(super) fn plan<P: VictimPolicy>(
 fn are_apart(statement: &mut Statement<'_>, wanted: WantingTasks) -> bool {
     let class = wanted.preemptor.class;
     let session = statement.session_mut();
-    !session.is_open_to_change(class)
-        && session.needs_only_resources(class, &[wanted.preemptor.task])
+    !session.search().is_open_to_change(class)
+        && session.search().needs_only_resources(class, &[wanted.preemptor.task])
 }
 
 /// When the victims of a priority started.
@@ -128,13 +128,13 @@ fn victim_jobs<P: VictimPolicy>(
         let request = &cluster.classes.request[class];
         let is_equal = |task: &TaskIdx| cluster.request(*task) == request;
         if !leaving.iter().all(is_equal)
-            || !statement.session_mut().needs_only_resources(class, &leaving)
+            || !statement.search().needs_only_resources(class, &leaving)
         {
             return None;
         }
         let useful = |task: &TaskIdx, statement: &mut Statement<'_>| {
             let node = statement.session().cluster().tasks.placement[*task].node;
-            node.is_some_and(|node| statement.session_mut().rules_pass(class, node))
+            node.is_some_and(|node| statement.search().rules_pass(class, node))
         };
         let mut singles = tasks;
         singles.retain(|task| useful(task, statement));

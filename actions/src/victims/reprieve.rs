@@ -97,15 +97,15 @@ impl Slots {
         let victims = units.concat();
         let nodes: BTreeSet<NodeIdx> =
             victims.iter().filter_map(|task| cluster.tasks.placement[*task].node).collect();
-        if statement.session_mut().is_open_to_change(class)
-            || !statement.session_mut().needs_only_resources(class, &victims)
+        if statement.search().is_open_to_change(class)
+            || !statement.search().needs_only_resources(class, &victims)
         {
             return None;
         }
         let mut n_slots = 0;
         let mut free = BTreeMap::new();
         for node in statement.session().nodes_in_scope() {
-            if !statement.session_mut().rules_pass(class, node) {
+            if !statement.search().rules_pass(class, node) {
                 continue;
             }
             let cluster = statement.session().cluster();
@@ -181,7 +181,7 @@ fn place(statement: &mut Statement<'_>, task: TaskIdx) -> bool {
     if session.within_capability(task, &[], Capacity::FutureIdle).is_err() {
         return false;
     }
-    let Some(choice) = statement.best_node(class) else { return false };
+    let Some(choice) = statement.search().best_node(class) else { return false };
     statement.pipeline(task, choice.node).expect("a task that waits may be pipelined");
     true
 }

@@ -268,7 +268,7 @@ fn gain<P: VictimPolicy>(
     wanted: WantingTasks,
 ) -> usize {
     let class = wanted.preemptor.class;
-    if !statement.session_mut().needs_only_resources(class, tasks) {
+    if !statement.search().needs_only_resources(class, tasks) {
         let start = statement.savepoint();
         evict(statement, tasks, P::REASON);
         let gain = n_fitting(statement, wanted);
@@ -284,7 +284,7 @@ fn gain<P: VictimPolicy>(
     let mut gain = 0;
     for of_node in by_node.chunk_by(|l, r| l.0 == r.0) {
         let node = of_node[0].0;
-        if statement.session_mut().rules_pass(class, node) {
+        if statement.search().rules_pass(class, node) {
             let cluster = statement.session().cluster();
             let mut free = future_idle(cluster, node);
             let before = slots(cluster, class, &free);
@@ -307,15 +307,15 @@ pub(super) fn n_fitting(statement: &mut Statement<'_>, wanted: WantingTasks) -> 
     let waiting: Vec<TaskIdx> =
         cluster.jobs.tasks[statement.job()].iter().filter(of_class).take(wanted.n_tasks).collect();
     // Where tasks do not depend on each other, as many fit whichever node is taken first: then one search suffices.
-    let is_apart = !statement.session_mut().is_open_to_change(class);
+    let is_apart = !statement.search().is_open_to_change(class);
     let mut n_placed = 0;
     for task in waiting {
         if statement.session().within_capability(task, &[], Capacity::FutureIdle).is_err() {
             break;
         }
         let choice = match is_apart {
-            true => statement.session_mut().best_node_in(class, Capacity::FutureIdle),
-            false => statement.best_node(class),
+            true => statement.search().best_node_in(class, Capacity::FutureIdle),
+            false => statement.search().best_node(class),
         };
         let Some(choice) = choice else { break };
         statement.pipeline(task, choice.node).expect("a task that waits may be pipelined");

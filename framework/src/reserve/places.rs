@@ -232,7 +232,7 @@ impl Session {
                 left.filter(|_| self.plugins().class_admitted(class).is_ok())?;
             let mut waits: BTreeSet<(Wait, NodeIdx)> = BTreeSet::new();
             for node in nodes {
-                if !self.is_eligible(class, *node) {
+                if !self.search().is_eligible(class, *node) {
                     continue;
                 }
                 if !rooms.contains_key(node) {

@@ -165,7 +165,7 @@ impl Session {
     }
 
     fn has_room_without(&mut self, class: ClassIdx, node: NodeIdx, at: usize) -> bool {
-        if !self.is_eligible(class, node) {
+        if !self.search().is_eligible(class, node) {
             return false;
         }
         let nodes = &self.cluster.nodes;

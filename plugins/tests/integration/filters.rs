@@ -451,13 +451,13 @@ fn messages(_: &str, case: &Case, world: &World) -> Differences {
     let class = waiting(&cluster).expect("the pod waits");
     let nodes: Vec<NodeIdx> = case.expect.fits.keys().map(|name| node(&cluster, name)).collect();
     let mut session = session(cluster);
-    let fits = nodes.iter().map(|node| session.fits(class, *node, Capacity::Idle));
+    let fits = nodes.iter().map(|node| session.search().fits(class, *node, Capacity::Idle));
     let fits: Vec<bool> = fits.collect();
     let mut differences = Vec::new();
     if !fits.iter().eq(case.expect.fits.values()) {
         differences.push(format!("should fit {:?}, fits {fits:?}", case.expect.fits));
     }
-    let message = session.explain(class).to_string();
+    let message = session.search().explain(class).to_string();
     if case.expect.message.as_ref() != Some(&message) {
         differences.push(format!("expected {:?}, got {message:?}", case.expect.message));
     }

@@ -332,8 +332,8 @@ fn a_plugin_with_defaults_changes_no_decision() {
             |plugin| ConfiguredPlugin { plugin, extension_points: ExtensionPoints::ALL };
         let policy = Policy::new(vec![plugins.into_iter().map(configured).collect()]);
         let mut session = Session::open(cluster.clone(), Timestamp::MAX, policy, Search::Index);
-        assert_eq!(session.is_indexable(class), !with_defaults);
-        session.best_node(class).map(|best| best.node)
+        assert_eq!(session.search().is_indexable(class), !with_defaults);
+        session.search().best_node(class).map(|best| best.node)
     };
     assert_eq!(best(false), Some(node(&cluster, "idle")));
     assert_eq!(best(true), best(false));

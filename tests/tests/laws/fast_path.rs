@@ -25,7 +25,7 @@ fn plain_pods_are_placed_with_the_index() {
         let mut session = Session::open(cluster, Timestamp::MAX, policy, Search::Index);
         assert!(!waiting.is_empty(), "{name}");
         for class in waiting {
-            assert!(session.is_indexable(class), "{name}");
+            assert!(session.search().is_indexable(class), "{name}");
         }
     }
 }

@@ -51,7 +51,7 @@ fn classes_of_others(kind: &Kind, variant: Variant) -> (usize, usize) {
             *facts.key.namespace != *NAMESPACE && cluster.is_waiting(*task)
         });
     let classes: BTreeSet<ClassIdx> = tasks.map(|(task, _)| cluster.tasks.class[task]).collect();
-    let n_indexable = classes.iter().filter(|class| session.is_indexable(**class)).count();
+    let n_indexable = classes.iter().filter(|class| session.search().is_indexable(**class)).count();
     (classes.len(), n_indexable)
 }
 

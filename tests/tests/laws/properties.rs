@@ -93,8 +93,10 @@ fn answers(session: &mut Session) -> Answers {
     for task in waiting {
         let class = cluster.tasks.class[task];
         for capacity in [Capacity::Idle, Capacity::FutureIdle] {
-            fits.extend(cluster.nodes.facts.ids().map(|node| session.fits(class, node, capacity)));
-            best.push(session.best_node_in(class, capacity).map(|choice| choice.node));
+            fits.extend(
+                cluster.nodes.facts.ids().map(|node| session.search().fits(class, node, capacity)),
+            );
+            best.push(session.search().best_node_in(class, capacity).map(|choice| choice.node));
         }
     }
     let jobs = cluster.jobs.key.ids();
@@ -142,7 +144,7 @@ fn a_dropped_statement_restores_the_session() {
             // Only devices are not given without a check.
             let needs_devices = !cluster.classes.devices[class].is_empty();
             let mut may_have = |capacity| {
-                waits && (!needs_devices || statement.session_mut().fits(class, node, capacity))
+                waits && (!needs_devices || statement.search().fits(class, node, capacity))
             };
             let is_moved = match rng.below(6) {
                 0 if may_have(Capacity::Idle) => statement.allocate(task, node).is_ok(),
@@ -159,7 +161,7 @@ fn a_dropped_statement_restores_the_session() {
                 // Queries in between, so that caches are tested too.
                 5 => {
                     if waits {
-                        statement.best_node(class);
+                        statement.search().best_node(class);
                     }
                     false
                 }
