@@ -6,11 +6,6 @@ use kube_batch_model::{name::Name, selector::NodeTerm};
 /// Resources that a score counts, with their weights.
 pub type ResourceWeights = Vec<(Name, i64)>;
 
-/// CPU and memory count the same.
-pub fn cpu_and_memory() -> ResourceWeights {
-    vec![(Name::from("cpu"), 1), (Name::from("memory"), 1)]
-}
-
 /// The weights of the scores, and the resources they count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeOrderArguments {
@@ -46,21 +41,7 @@ impl Default for NodeOrderArguments {
     /// 1 each, but 0 for the fuller node and for images; resources are CPU and memory.
     // Parity: see docs/parity.md#f4.
     fn default() -> Self {
-        Self {
-            nodeaffinity: 1,
-            added_affinity: Vec::new(),
-            podaffinity: 1,
-            leastrequested: 1,
-            leastrequested_resources: cpu_and_memory(),
-            balancedresource: 1,
-            balancedresource_resources: cpu_and_memory(),
-            mostrequested: 0,
-            mostrequested_resources: cpu_and_memory(),
-            tainttoleration: 1,
-            podtopologyspread: 1,
-            imagelocality: 0,
-            dynamicresources: 2,
-        }
+        Self::of(&Arguments::default())
     }
 }
 

@@ -24,10 +24,7 @@ use kube_batch_model::{
     selector::node_affinity::NodeAffinity,
 };
 use kube_batch_plugins::{
-    nodeorder::{
-        NodeOrder,
-        arguments::{NodeOrderArguments, cpu_and_memory},
-    },
+    nodeorder::{NodeOrder, arguments::NodeOrderArguments},
     predicates::{Predicates, arguments::PredicatesArguments},
 };
 use serde::Deserialize;
@@ -155,7 +152,8 @@ impl Args {
     fn with_weights(&self, weights: &NodeOrderArguments) -> NodeOrderArguments {
         let resources = |listed: &[ResourceWeight]| {
             let weights = listed.iter().map(|r| (Name::from(r.name.as_str()), r.weight));
-            if listed.is_empty() { cpu_and_memory() } else { weights.collect() }
+            let default = || NodeOrderArguments::default().leastrequested_resources;
+            if listed.is_empty() { default() } else { weights.collect() }
         };
         NodeOrderArguments {
             leastrequested_resources: resources(&self.scoring_strategy.resources),
