@@ -16,7 +16,7 @@ use kube_batch_model::{
     name::{JobKey, Name},
     object_status::{PodGroupStatus, QueueStatus},
     problem::{JobProblem, JobWarning},
-    resource::{ResourceVector, Share},
+    resource::{AmountsByName, ResourceVector, Share, quantities},
     status::TaskStatus,
     why::{GangEviction, Why, Worded},
 };
@@ -76,16 +76,16 @@ pub struct QueueReport {
     pub opening: Option<QueueShares>,
     /// Its shares after the cycle.
     pub closing: Option<QueueShares>,
-    /// Its part of the cluster by weight alone, for display.
-    pub fair_share: BTreeMap<String, String>,
-    /// What it deserves, for display.
-    pub deserved: BTreeMap<String, String>,
-    /// What its tasks hold after the cycle, for display.
-    pub allocated: BTreeMap<String, String>,
-    /// What its tasks request that still wait after the cycle, for display.
-    pub pending: BTreeMap<String, String>,
-    /// What is reserved for a job of it that still waits after the cycle, for display.
-    pub reserved: BTreeMap<String, String>,
+    /// Its part of the cluster by weight alone.
+    pub fair_share: AmountsByName,
+    /// What it deserves.
+    pub deserved: AmountsByName,
+    /// What its tasks hold after the cycle.
+    pub allocated: AmountsByName,
+    /// What its tasks request that still wait after the cycle.
+    pub pending: AmountsByName,
+    /// What is reserved for a job of it that still waits after the cycle.
+    pub reserved: AmountsByName,
     /// The job, and the names of the reserved nodes, in order.
     pub reservation: Option<ReservationReport>,
     /// Number of its tasks that the cycle evicted.
@@ -220,14 +220,14 @@ fn queue_report(
 ) -> QueueReport {
     let cluster = session.cluster();
     let closing = session.plugins().queue_shares(queue);
-    let display = |vector: Option<&ResourceVector>| {
-        vector.map(|v| cluster.dimensions.display(v)).unwrap_or_default()
+    let by_name = |vector: Option<&ResourceVector>| {
+        vector.map(|v| cluster.dimensions.by_name(v)).unwrap_or_default()
     };
     let reservation = session.reservations().iter().find(|own| {
         cluster.jobs.queue[own.job] == Some(queue) && session.waits_for_reservation(own.job)
     });
     QueueReport {
-        reserved: display(reservation.map(|own| &own.total)),
+        reserved: by_name(reservation.map(|own| &own.total)),
         reservation: reservation.map(|own| ReservationReport {
             job: cluster.jobs.key[own.job].clone(),
             since: own.since,
@@ -235,10 +235,10 @@ fn queue_report(
             nodes: own.amounts.keys().map(|node| cluster.node_name(*node).clone()).collect(),
         }),
         queue: Arc::clone(&cluster.queues.facts[queue]),
-        fair_share: display(closing.as_ref().map(|shares| &shares.fair_share)),
-        deserved: display(closing.as_ref().map(|shares| &shares.deserved)),
-        allocated: display(closing.as_ref().map(|shares| &shares.allocated)),
-        pending: display(closing.as_ref().map(|shares| &shares.pending)),
+        fair_share: by_name(closing.as_ref().map(|shares| &shares.fair_share)),
+        deserved: by_name(closing.as_ref().map(|shares| &shares.deserved)),
+        allocated: by_name(closing.as_ref().map(|shares| &shares.allocated)),
+        pending: by_name(closing.as_ref().map(|shares| &shares.pending)),
         evicted: BTreeMap::new(),
         opening,
         closing,
@@ -460,10 +460,10 @@ pub fn next_queue_status(report: &QueueReport) -> Option<QueueStatus> {
         unknown: count(Phase::Unknown),
         pending: count(Phase::Pending),
         running: count(Phase::Running),
-        allocated: report.allocated.clone(),
-        deserved: report.deserved.clone(),
-        fair_share: report.fair_share.clone(),
-        reserved: report.reserved.clone(),
+        allocated: quantities(&report.allocated),
+        deserved: quantities(&report.deserved),
+        fair_share: quantities(&report.fair_share),
+        reserved: quantities(&report.reserved),
         share: report
             .closing
             .as_ref()

@@ -69,6 +69,14 @@ impl Unit {
         }
     }
 
+    /// An amount in this unit in cores, bytes or whole things.
+    pub fn as_f64(self, amount: i64) -> f64 {
+        match self {
+            Self::Milli => amount as f64 / 1e3,
+            Self::Bytes | Self::Count => amount as f64,
+        }
+    }
+
     /// How an amount in this unit is written as a Kubernetes quantity.
     pub fn display(self, amount: i64) -> String {
         match self {
@@ -87,6 +95,18 @@ impl Unit {
             }
         }
     }
+}
+
+/// Amounts by the name of the resource, in the units of [`Unit`].
+pub type AmountsByName = BTreeMap<Name, i64>;
+
+/// Amounts as Kubernetes quantities.
+pub fn quantities<'a>(
+    amounts: impl IntoIterator<Item = (&'a Name, &'a i64)>,
+) -> BTreeMap<String, String> {
+    let quantity =
+        |(name, amount): (&Name, &i64)| (name.to_string(), Unit::of(name).display(*amount));
+    amounts.into_iter().map(quantity).collect()
 }
 
 /// Whether this is the name of an extended resource, such as `nvidia.com/gpu`: one with a domain that
@@ -405,15 +425,15 @@ impl Dimensions {
         Request::new(amounts, unknown)
     }
 
+    /// Amounts by name, without those that are 0.
+    pub fn by_name(&self, amounts: &[i64]) -> AmountsByName {
+        let counted = self.ids().filter(|dim| amounts[*dim] != 0);
+        counted.map(|dim| (self.name(dim).clone(), amounts[dim])).collect()
+    }
+
     /// Amounts as Kubernetes quantities by name, without those that are 0.
     pub fn display(&self, amounts: &[i64]) -> BTreeMap<String, String> {
-        self.ids()
-            .filter(|dim| amounts[*dim] != 0)
-            .map(|dim| {
-                let name = self.name(dim);
-                (name.to_string(), Unit::of(name).display(amounts[dim]))
-            })
-            .collect()
+        quantities(self.by_name(amounts).iter())
     }
 }
 

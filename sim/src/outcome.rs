@@ -12,7 +12,7 @@ use kube_batch_model::{
     decision::Decision,
     facts::{node::Taint, pod::TaskFacts},
     name::{JobKey, ObjectKey},
-    resource::{Dimensions, ResourceList, ResourceVector, Unit},
+    resource::{Dimensions, ResourceList, ResourceVector, Unit, quantities},
     status::TaskStatus,
 };
 use schemars::JsonSchema;
@@ -465,21 +465,21 @@ fn queue(report: &QueueReport) -> QueueOutcome {
     QueueOutcome {
         queue: report.queue.name.to_string(),
         weight: report.queue.weight,
-        fair_share: report.fair_share.clone(),
+        fair_share: quantities(&report.fair_share),
         capability: report
             .queue
             .capability
             .iter()
             .map(|(name, amount)| (name.to_string(), Unit::of(name).display(amount)))
             .collect(),
-        deserved: report.deserved.clone(),
-        allocated: report.allocated.clone(),
+        deserved: quantities(&report.deserved),
+        allocated: quantities(&report.allocated),
         reservation: report.reservation.as_ref().map(|own| ReservationOutcome {
             job: own.job.to_string(),
             since: own.since.to_string(),
             start: own.start.map(|start| start.to_string()),
             nodes: own.nodes.iter().map(ToString::to_string).collect(),
-            reserved: report.reserved.clone(),
+            reserved: quantities(&report.reserved),
         }),
         share: report.closing.as_ref().map_or(0.0, |shares| shares.share.as_f64()),
         pending: groups(Phase::Pending),

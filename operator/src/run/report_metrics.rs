@@ -10,9 +10,7 @@ use std::{
 
 use jiff::Timestamp;
 use kube_batch_framework::report::{Cycle, JobReport, Phase, QueueReport};
-use kube_batch_model::{
-    decision::EvictReason, name::Name, quantity::Quantity, resource::Unit, text::shortened,
-};
+use kube_batch_model::{decision::EvictReason, name::Name, resource::Unit, text::shortened};
 use prometheus_client::metrics::{family::Family, gauge::Gauge};
 
 use super::metrics::{Job, Metrics, Queue, QueueEvicted, QueuePhase, QueueResource};
@@ -148,19 +146,19 @@ impl ReportMetrics {
                 resource: resource.to_owned(),
             };
             let shown = [&report.deserved, &report.allocated, &report.pending, &report.reserved];
-            let resources: BTreeSet<&String> = shown.iter().flat_map(|map| map.keys()).collect();
+            let resources: BTreeSet<&Name> = shown.iter().flat_map(|map| map.keys()).collect();
             for resource in resources {
-                let labels = labels(resource);
+                let (labels, unit) = (labels(resource), Unit::of(resource));
                 for (map, gauge) in shown.into_iter().zip(self.amount_gauges()) {
                     // Zeros are not in the map.
-                    let amount = map.get(resource).map_or(0.0, |amount| number(amount));
-                    gauge.get_or_create(&labels).set(amount);
+                    let amount = map.get(resource).copied().unwrap_or(0);
+                    gauge.get_or_create(&labels).set(unit.as_f64(amount));
                 }
                 amounts.insert(labels);
             }
             for (resource, amount) in report.queue.capability.iter() {
                 let labels = labels(resource);
-                let amount = number(&Unit::of(resource).display(amount));
+                let amount = Unit::of(resource).as_f64(amount);
                 self.metrics.queue_capability.get_or_create(&labels).set(amount);
                 capabilities.insert(labels);
             }
@@ -186,11 +184,6 @@ impl ReportMetrics {
             &metrics.queue_reserved,
         ]
     }
-}
-
-/// An amount in cores, bytes or units.
-fn number(amount: &str) -> f64 {
-    amount.parse().map_or(0.0, |amount: Quantity| amount.milli() as f64 / 1e3)
 }
 
 #[cfg(test)]

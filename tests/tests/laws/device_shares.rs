@@ -7,7 +7,6 @@
 use std::fmt::Write;
 
 use kube_batch_framework::candidates::Search;
-use kube_batch_model::resource::Unit;
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, simulation::Simulation, world::World};
 use kube_batch_tests::{random_cluster::Rng, seeds::seeds};
@@ -146,7 +145,7 @@ impl Shared {
     }
 
     /// How much memory the pods of each queue have at the end, in GiB, and how many GPUs its report says.
-    fn play(&self) -> [(u64, String); 2] {
+    fn play(&self) -> [(u64, i64); 2] {
         let [cluster, a, b] = self.objects();
         let head = "name: shared\nconfig:\n  actions: reclaim, allocate, backfill, preempt\n  tiers:\n  - plugins: [{name: priority}, {name: gang}, {name: conformance}]\n  - plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]\n";
         let case = |objects: String| {
@@ -184,7 +183,7 @@ impl Shared {
             let name = format!("q{queue}");
             let report = cycle.queues.iter().find(|report| *report.queue.name == *name);
             let allocated = report.map(|report| report.allocated.clone()).unwrap_or_default();
-            (held, allocated.get(PHYSICAL).cloned().unwrap_or_else(|| "0".to_owned()))
+            (held, allocated.get(PHYSICAL).copied().unwrap_or(0))
         })
     }
 
@@ -206,9 +205,8 @@ fn queues_of_equal_weight_have_half_of_the_hardware_each() {
         let held = shared.play();
         let half = shared.n_gpus * MEMORY / 2;
         let largest = shared.uses.into_iter().map(|own| own.memory().1).max().unwrap_or_default();
-        let is_counted = |(held, counted): &(u64, String)| {
-            *counted == Unit::Milli.display((held * 1000 / MEMORY).cast_signed())
-        };
+        let is_counted =
+            |(held, counted): &(u64, i64)| *counted == (held * 1000 / MEMORY).cast_signed();
         if held.iter().any(|(held, _)| held.abs_diff(half) >= largest)
             || !held.iter().all(is_counted)
         {
