@@ -126,10 +126,13 @@ mod tests {
         let cluster = testing::cluster(MANIFESTS);
         let class = cluster.tasks.class[testing::task(&cluster, "default/p")];
         let mut session = testing::session(cluster, vec![Box::new(NodePrice { limit, weight })]);
-        assert!(session.is_indexable(class), "the declared dependencies are narrow enough");
-        match session.best_node(class) {
+        assert!(
+            session.search().is_indexable(class),
+            "the declared dependencies are narrow enough"
+        );
+        match session.search().best_node(class) {
             Some(best) => Ok(session.cluster().nodes.facts[best.node].name.to_string()),
-            None => Err(session.explain(class).to_string()),
+            None => Err(session.search().explain(class).to_string()),
         }
     }
 
