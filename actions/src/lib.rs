@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![warn(clippy::wildcard_enum_match_arm)]
 
 pub mod allocate;
 mod assignment;

@@ -153,11 +153,11 @@ struct Placing<'a, 's, 'b> {
     tries: DomainBudget,
     bound: SearchBound,
     /// The try in the required level in which most tasks had a place.
-    best: Option<TriedGroups>,
+    best: Option<TriedDomain>,
 }
 
 /// A domain that holds too few tasks.
-struct TriedGroups {
+struct TriedDomain {
     domain: DomainIdx,
     n_fitting: u32,
     /// Why the next one has no place, if that was recorded.
@@ -424,7 +424,7 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
         let n_fitting = n_fitting as u32;
         if level.is_required && self.best.as_ref().is_none_or(|best| n_fitting > best.n_fitting) {
             let failure = self.statement.session().failure(self.statement.job()).cloned();
-            self.best = Some(TriedGroups { domain, n_fitting, failure });
+            self.best = Some(TriedDomain { domain, n_fitting, failure });
         }
         self.take_back();
         false
@@ -455,17 +455,26 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
     fn failure_in(&mut self, level: &UsableLevel) -> Failure {
         let best = match self.best.take() {
             // That is the reason in the best domain, and not how large it is.
-            Some(TriedGroups {
+            Some(TriedDomain {
                 failure: Some(failure @ (Failure::Capability(_) | Failure::Withheld(_))),
                 ..
             }) => return failure,
-            Some(TriedGroups { domain, n_fitting, failure }) => Some(BestDomain {
+            Some(TriedDomain { domain, n_fitting, failure }) => Some(BestDomain {
                 name: level.level.name(domain).clone(),
                 n_there: level.n_there,
                 n_fitting,
                 report: match failure {
                     Some(Failure::Unfit(report) | Failure::Undecided(report)) => report,
-                    _ => FitReport::new(level.level.nodes(domain).len()),
+                    None
+                    | Some(
+                        Failure::NoDomain(_)
+                        | Failure::NeverFits(_)
+                        | Failure::NotEnoughGroups(_)
+                        | Failure::Capability(_)
+                        | Failure::Withheld(_)
+                        | Failure::Held(_)
+                        | Failure::Reserved { .. },
+                    ) => FitReport::new(level.level.nodes(domain).len()),
                 },
             }),
             None => None,

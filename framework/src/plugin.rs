@@ -422,6 +422,9 @@ pub trait Plugin: Send {
 
     /// What [`Plugin::vote`] on the victim depends on; the preemptor is of another job.
     ///
+    /// A plugin that abstains for some preemptors and not for others returns [`VictimScope::ANYTHING`]: where it
+    /// abstains, later tiers decide, and what their votes depend on is not asked after the first tier that has a say.
+    ///
     /// The default is correct for every plugin, but slow: with one such plugin the nodes of the victim are
     /// searched again for each task.
     fn victim_scope(

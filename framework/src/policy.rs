@@ -412,8 +412,22 @@ impl<'p> Plugins<'p> {
     // Parity: an empty answer is final, see docs/parity.md#p8.
     pub fn preemptable(self, proposal: &Proposal<'_>) -> bool {
         self.first_tier_permits(|plugin| {
-            plugin.vote(self.cluster, proposal, VictimQuestion::Preemptable)
+            let vote = plugin.vote(self.cluster, proposal, VictimQuestion::Preemptable);
+            debug_assert!(
+                vote != Vote::Abstain || self.may_abstain(plugin, proposal),
+                "a plugin abstains although it names a scope: later tiers decide, and their scope counts"
+            );
+            vote
         })
+    }
+
+    /// Whether [`Self::preemptable_scope`] is right if the plugin abstains.
+    fn may_abstain(self, plugin: &dyn Plugin, proposal: &Proposal<'_>) -> bool {
+        let job = |task: TaskIdx| self.cluster.tasks.job[task];
+        let scope =
+            plugin.victim_scope(self.cluster, proposal.victim, VictimQuestion::Preemptable);
+        job(proposal.preemptor) == job(proposal.victim)
+            || [VictimScope::NONE, VictimScope::ANYTHING].contains(&scope)
     }
 
     /// As [`Self::preemptable`].
