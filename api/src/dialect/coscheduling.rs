@@ -1,9 +1,8 @@
 //! PodGroups of the coscheduling plugin of scheduler-plugins, `scheduling.x-k8s.io/v1alpha1`.
 //!
-//! Their status has no conditions. Why a gang waits is reported in the conditions of its pods and in events.
-//! The phases are those that the controller of scheduler-plugins sets; do not run it beside this scheduler.
+//! `minMember` and `minResources` are read. Their status has a phase and counts, and no conditions.
 //!
-//! Source: `pkg/controllers/podgroup_controller.go` of scheduler-plugins.
+//! Source: `apis/scheduling/v1alpha1/types.go` of scheduler-plugins.
 // Parity: see docs/parity.md#k3.
 
 use std::collections::BTreeMap;

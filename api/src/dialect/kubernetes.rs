@@ -1,18 +1,14 @@
 //! Kubernetes' own PodGroups, `scheduling.k8s.io/v1beta1`.
 //!
-//! Controllers and autoscalers wait for the condition PodGroupInitiallyScheduled, so this scheduler writes it
-//! as kube-scheduler does. While the gang cannot start, it is False with the reason Unschedulable; its message
-//! begins with the numbers that kube-scheduler reports and ends with our own text. Once the gang has started,
-//! it is True and never changes again. Unlike kube-scheduler, this scheduler also writes it when pods are
-//! missing.
+//! What they say of priority, preemption, topology and claims counts for all of their pods. Of their status this
+//! scheduler writes one condition, by its type, so that other controllers may write others.
 //!
-//! Source: `pkg/scheduler/schedule_one_podgroup.go` and `plugins/gangscheduling` of Kubernetes 1.37.1.
+//! Source: `staging/src/k8s.io/api/scheduling/v1beta1/types.go` of Kubernetes 1.37.1.
 // Parity: see docs/parity.md#k1.
 
 use std::sync::Arc;
 
 use k8s_openapi::api::scheduling::v1beta1::{PodGroupSchedulingPolicy, PodGroupSpec};
-
 use serde_json::{Value, json};
 
 use super::{
