@@ -15,16 +15,12 @@ use kube_batch_framework::{
     cycle::Action,
     foresight::NextCycle,
     order::{Turns, give_turn},
-    plugin::{JobProposal, Proposal},
+    plugin::Proposal,
     session::Session,
     spec::ActionSpec,
     withheld::Withheld,
 };
-use kube_batch_model::{
-    cluster::Cluster,
-    column::{JobIdx, QueueIdx, TaskIdx},
-    decision::EvictReason,
-};
+use kube_batch_model::column::{JobIdx, QueueIdx};
 
 use crate::{
     victims::{VictimPolicy, VictimSearch, foresee, turn},
@@ -34,16 +30,6 @@ use crate::{
 /// The action.
 #[derive(Debug)]
 pub struct Preempt;
-
-/// Victims of other jobs of the queue.
-struct BetweenJobs<'a> {
-    withheld: Option<&'a Withheld>,
-}
-
-/// Victims of the same job.
-struct InsideJob<'a> {
-    withheld: Option<&'a Withheld>,
-}
 
 /// How a configuration names the action.
 pub const SPEC: ActionSpec = ActionSpec {
@@ -83,21 +69,21 @@ impl Action for Preempt {
         for job in jobs {
             let Some(queue) = session.cluster().jobs.queue[job] else { continue };
             let withheld = withheld_from(session, queue, &withheld);
-            let between = BetweenJobs { withheld };
-            if may_evict_placed(&between, session, job, next) {
-                foresee(&between, session, &mut search, job, next);
+            let between = VictimPolicy::same_queue(withheld);
+            if may_evict_placed(between, session, job, next) {
+                foresee(between, session, &mut search, job, next);
             }
-            let inside = InsideJob { withheld };
-            if may_evict_placed(&inside, session, job, next) {
-                foresee(&inside, session, &mut search, job, next);
+            let inside = VictimPolicy::same_job(withheld);
+            if may_evict_placed(inside, session, job, next) {
+                foresee(inside, session, &mut search, job, next);
             }
         }
     }
 }
 
 /// Whether a placed task may be a victim of the job.
-fn may_evict_placed<P: VictimPolicy>(
-    policy: &P,
+fn may_evict_placed(
+    policy: VictimPolicy<'_>,
     session: &Session,
     job: JobIdx,
     next: &NextCycle,
@@ -134,8 +120,8 @@ fn between_jobs(
 ) {
     let mut waiting = Waiting::default();
     turns.run_queue(session, queue, |session, job| {
-        let policy = BetweenJobs { withheld: withheld_from(session, queue, withheld) };
-        turn(&policy, session, search, job, &mut waiting)
+        let policy = VictimPolicy::same_queue(withheld_from(session, queue, withheld));
+        turn(policy, session, search, job, &mut waiting)
     });
 }
 
@@ -150,84 +136,9 @@ fn inside_jobs(
     jobs.retain(|job| session.has_waiting_tasks(*job));
     jobs.sort_by(|l, r| session.plugins().job_order(*l, *r));
     for job in jobs {
-        let policy = InsideJob { withheld: withheld_from(session, queue, withheld) };
+        let policy = VictimPolicy::same_job(withheld_from(session, queue, withheld));
         give_turn(session, job, &mut |session, job| {
-            turn(&policy, session, search, job, &mut Waiting::default())
+            turn(policy, session, search, job, &mut Waiting::default())
         });
-    }
-}
-
-/// Whether the job of a victim has a lower priority than a task that preempts. Whatever the plugins say, this decides
-/// about victims of best-effort tasks, which change no share.
-fn has_lower_priority(cluster: &Cluster, victim: TaskIdx, task: TaskIdx) -> bool {
-    let of_victim = cluster.tasks.job[victim].map_or(0, |job| cluster.jobs.priority[job]);
-    of_victim < cluster.priority_as_preemptor(task)
-}
-
-impl VictimPolicy for BetweenJobs<'_> {
-    const REASON: EvictReason = EvictReason::Preempt;
-    const SAME_QUEUE: bool = true;
-    const OTHER_JOBS: bool = true;
-
-    fn withheld(&self) -> Option<&Withheld> {
-        self.withheld
-    }
-
-    fn considers(&self, cluster: &Cluster, task: TaskIdx, victim: TaskIdx) -> bool {
-        cluster.queue_of(victim) == cluster.queue_of(task)
-            && cluster.tasks.job[victim] != cluster.tasks.job[task]
-            && (!cluster.request(task).is_best_effort()
-                || has_lower_priority(cluster, victim, task))
-    }
-
-    fn allows(&self, session: &Session, proposal: &Proposal<'_>) -> bool {
-        let plugins = session.plugins();
-        plugins.preemptable(proposal) && !plugins.vetoes(proposal)
-    }
-
-    // Parity: see docs/parity.md#p10.
-    fn considers_job(
-        &self,
-        cluster: &Cluster,
-        task: TaskIdx,
-        job: JobIdx,
-        tasks: &[TaskIdx],
-    ) -> bool {
-        cluster.jobs.priority[job] < cluster.priority_as_preemptor(task)
-            && cluster.queue_of_most(tasks) == cluster.queue_of(task)
-    }
-
-    fn allows_job(&self, session: &Session, proposal: &JobProposal<'_>) -> bool {
-        session.plugins().job_preemptable(proposal)
-    }
-}
-
-impl VictimPolicy for InsideJob<'_> {
-    const REASON: EvictReason = EvictReason::Preempt;
-    const SAME_QUEUE: bool = true;
-    const OTHER_JOBS: bool = false;
-
-    fn withheld(&self) -> Option<&Withheld> {
-        self.withheld
-    }
-
-    fn considers(&self, cluster: &Cluster, task: TaskIdx, victim: TaskIdx) -> bool {
-        cluster.tasks.job[victim] == cluster.tasks.job[task]
-            && cluster.queue_of(victim) == cluster.queue_of(task)
-            && cluster.tasks.priority[victim] < cluster.tasks.priority[task]
-    }
-
-    fn allows(&self, session: &Session, proposal: &Proposal<'_>) -> bool {
-        let plugins = session.plugins();
-        plugins.preemptable(proposal) && !plugins.vetoes(proposal)
-    }
-
-    /// A job does not evict itself.
-    fn considers_job(&self, _: &Cluster, _: TaskIdx, _: JobIdx, _: &[TaskIdx]) -> bool {
-        false
-    }
-
-    fn allows_job(&self, _: &Session, _: &JobProposal<'_>) -> bool {
-        false
     }
 }

@@ -9,19 +9,9 @@
 // Parity: differs, see docs/parity.md#c1 to docs/parity.md#c6.
 
 use kube_batch_framework::{
-    cycle::Action,
-    foresight::NextCycle,
-    order::Turns,
-    plugin::{JobProposal, Proposal},
-    session::Session,
-    spec::ActionSpec,
-    withheld::Withheld,
+    cycle::Action, foresight::NextCycle, order::Turns, session::Session, spec::ActionSpec,
 };
-use kube_batch_model::{
-    cluster::Cluster,
-    column::{JobIdx, TaskIdx},
-    decision::EvictReason,
-};
+use kube_batch_model::column::JobIdx;
 
 use crate::{
     victims::{VictimPolicy, VictimSearch, foresee, turn},
@@ -31,9 +21,6 @@ use crate::{
 /// The action.
 #[derive(Debug)]
 pub struct Reclaim;
-
-/// Victims of other queues.
-struct AcrossQueues;
 
 /// How a configuration names the action.
 pub const SPEC: ActionSpec = ActionSpec {
@@ -56,7 +43,7 @@ impl Action for Reclaim {
         let mut waiting = Waiting::default();
         let mut turns = Turns::new(session, |job| session.has_waiting_tasks(job));
         turns.run_unless_overused(session, |session, job| {
-            turn(&AcrossQueues, session, &mut search, job, &mut waiting)
+            turn(VictimPolicy::other_queues(), session, &mut search, job, &mut waiting)
         });
     }
 
@@ -65,7 +52,7 @@ impl Action for Reclaim {
         let jobs: Vec<JobIdx> = session.cluster().jobs.key.ids().collect();
         for job in jobs {
             if session.has_waiting_tasks(job) && may_reclaim(session, job, next) {
-                foresee(&AcrossQueues, session, &mut search, job, next);
+                foresee(VictimPolicy::other_queues(), session, &mut search, job, next);
             }
         }
     }
@@ -86,45 +73,4 @@ fn may_reclaim(session: &Session, job: JobIdx, next: &NextCycle) -> bool {
             wanted[dim] > 0 && spare.is_none_or(|spare| spare > 0)
         })
     })
-}
-
-impl VictimPolicy for AcrossQueues {
-    const REASON: EvictReason = EvictReason::Reclaim;
-    const SAME_QUEUE: bool = false;
-    const OTHER_JOBS: bool = true;
-
-    fn withheld(&self) -> Option<&Withheld> {
-        // An overused queue does not reclaim.
-        None
-    }
-
-    fn considers(&self, cluster: &Cluster, task: TaskIdx, victim: TaskIdx) -> bool {
-        // A job's own tasks are never its victims, though they may count for another queue.
-        cluster.tasks.job[victim] != cluster.tasks.job[task]
-            && cluster.queue_of(victim) != cluster.queue_of(task)
-    }
-
-    fn allows(&self, session: &Session, proposal: &Proposal<'_>) -> bool {
-        let plugins = session.plugins();
-        plugins.reclaimable(proposal) && !plugins.vetoes(proposal)
-    }
-
-    fn considers_job(
-        &self,
-        cluster: &Cluster,
-        task: TaskIdx,
-        job: JobIdx,
-        tasks: &[TaskIdx],
-    ) -> bool {
-        Some(job) != cluster.tasks.job[task]
-            && cluster.queue_of_most(tasks) != cluster.queue_of(task)
-    }
-
-    fn allows_job(&self, session: &Session, proposal: &JobProposal<'_>) -> bool {
-        let plugins = session.plugins();
-        // Without shares, two queues would evict each other's gangs in turn.
-        let queue = session.cluster().queue_of(proposal.preemptor);
-        let has_shares = queue.is_some_and(|queue| plugins.queue_shares(queue).is_some());
-        has_shares && plugins.job_reclaimable(proposal)
-    }
 }

@@ -59,8 +59,8 @@ use crate::{
 };
 
 /// A turn of a job, or of all jobs of a composite PodGroup.
-pub(crate) fn turn<P: VictimPolicy>(
-    policy: &P,
+pub(crate) fn turn(
+    policy: VictimPolicy<'_>,
     session: &mut Session,
     search: &mut VictimSearch,
     job: JobIdx,
@@ -68,7 +68,7 @@ pub(crate) fn turn<P: VictimPolicy>(
 ) -> NextTurn {
     let row = session.incomplete_above(job);
     if let Some(row) = row
-        && !(P::OTHER_JOBS && waiting.tried.insert(row) && !session.is_pipelined(row))
+        && !(policy.is_between_jobs() && waiting.tried.insert(row) && !session.is_pipelined(row))
     {
         return NextTurn::None;
     }
@@ -86,8 +86,8 @@ pub(crate) fn turn<P: VictimPolicy>(
 /// Places the tasks of the job in order until the job is pipelined. For a job that is pipelined
 /// already, places one more task: the first that can be placed only by evicting victims. Commits only
 /// if at least one task is evicted and the job is pipelined; otherwise every move is rolled back.
-fn turn_of_job<P: VictimPolicy>(
-    policy: &P,
+fn turn_of_job(
+    policy: VictimPolicy<'_>,
     session: &mut Session,
     search: &mut VictimSearch,
     job: JobIdx,
@@ -105,8 +105,8 @@ fn turn_of_job<P: VictimPolicy>(
 }
 
 /// As long as the job would evict tasks in the next cycle, takes back placements that lead to that.
-pub(crate) fn foresee<P: VictimPolicy>(
-    policy: &P,
+pub(crate) fn foresee(
+    policy: VictimPolicy<'_>,
     session: &mut Session,
     search: &mut VictimSearch,
     job: JobIdx,
@@ -136,8 +136,8 @@ pub(crate) fn foresee<P: VictimPolicy>(
 
 /// Places the jobs below a composite PodGroup, each as [`turn_of_job`]. Commits only if enough of them find
 /// their places and at least one task is evicted.
-fn turn_of_groups<P: VictimPolicy>(
-    policy: &P,
+fn turn_of_groups(
+    policy: VictimPolicy<'_>,
     session: &mut Session,
     search: &mut VictimSearch,
     row: CompositeIdx,
@@ -152,17 +152,17 @@ fn turn_of_groups<P: VictimPolicy>(
     for job in evicting {
         let statement = session.statement(job);
         let broken = broken(&statement);
-        statement.commit_breaking(&broken, P::REASON);
+        statement.commit_breaking(&broken, policy.reason());
     }
 }
 
 /// Places the jobs of composite PodGroups by evicting tasks.
-struct Evicting<'a, P> {
-    policy: &'a P,
+struct Evicting<'a> {
+    policy: VictimPolicy<'a>,
     search: &'a mut VictimSearch,
 }
 
-impl<P: VictimPolicy> JobTurns for Evicting<'_, P> {
+impl JobTurns for Evicting<'_> {
     const EVICTS: bool = true;
 
     fn may_wait(&self) -> bool {
@@ -194,16 +194,16 @@ impl<P: VictimPolicy> JobTurns for Evicting<'_, P> {
 
 /// Finds places for tasks of a job by evicting others. If there are some, `found` gets the attempt, and the
 /// tasks that it did not try.
-fn find_places<P: VictimPolicy>(
-    policy: &P,
+fn find_places(
+    policy: VictimPolicy<'_>,
     session: &mut Session,
     search: &mut VictimSearch,
     job: JobIdx,
     tasks: &VecDeque<TaskIdx>,
-    found: &mut dyn FnMut(Attempt<'_, '_, P>, VecDeque<TaskIdx>),
+    found: &mut dyn FnMut(Attempt<'_, '_>, VecDeque<TaskIdx>),
 ) -> Attempted {
     // A job without tasks in a domain has no victims of its own.
-    let domains = if P::OTHER_JOBS { domains_to_compare(session, job) } else { None };
+    let domains = if policy.is_between_jobs() { domains_to_compare(session, job) } else { None };
     let (mut bounds, mut refused) = (vec![Bound::Widest], None);
     if session.plugins().max_loss().is_some() {
         (bounds, refused) = Attempt::new(policy, session, search, job, None).bounds(tasks);
@@ -237,14 +237,14 @@ fn find_places<P: VictimPolicy>(
 }
 
 /// Finds places by some means, in the order of the tasks.
-fn place_by<P: VictimPolicy>(
-    policy: &P,
+fn place_by(
+    policy: VictimPolicy<'_>,
     session: &mut Session,
     search: &mut VictimSearch,
     job: JobIdx,
     tasks: &VecDeque<TaskIdx>,
     (means, domains): (Means, Option<&[Scope]>),
-    found: &mut dyn FnMut(Attempt<'_, '_, P>, VecDeque<TaskIdx>),
+    found: &mut dyn FnMut(Attempt<'_, '_>, VecDeque<TaskIdx>),
 ) -> Attempted {
     let best = match domains {
         None => Best::In(None),
@@ -268,8 +268,8 @@ fn place_by<P: VictimPolicy>(
 }
 
 /// What to try, one after another.
-fn means<P: VictimPolicy>(
-    policy: &P,
+fn means(
+    policy: VictimPolicy<'_>,
     session: &Session,
     tasks: &VecDeque<TaskIdx>,
     bounds: &[Bound],

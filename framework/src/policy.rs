@@ -424,8 +424,7 @@ impl<'p> Plugins<'p> {
     /// Whether [`Self::preemptable_scope`] is right if the plugin abstains.
     fn may_abstain(self, plugin: &dyn Plugin, proposal: &Proposal<'_>) -> bool {
         let job = |task: TaskIdx| self.cluster.tasks.job[task];
-        let scope =
-            plugin.victim_scope(self.cluster, proposal.victim, VictimQuestion::Preemptable);
+        let scope = plugin.victim_scope(self.cluster, proposal.victim, VictimQuestion::Preemptable);
         job(proposal.preemptor) == job(proposal.victim)
             || [VictimScope::NONE, VictimScope::ANYTHING].contains(&scope)
     }

@@ -42,8 +42,8 @@ pub(super) enum Means {
 }
 
 /// The state of an attempt.
-pub(super) struct Attempt<'a, 's, P> {
-    policy: &'a P,
+pub(super) struct Attempt<'a, 's> {
+    policy: VictimPolicy<'a>,
     statement: Statement<'s>,
     search: &'a mut VictimSearch,
     limit: Option<Limit>,
@@ -86,17 +86,17 @@ enum Step {
     NeedsNoVictims,
 }
 
-impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
+impl<'a, 's> Attempt<'a, 's> {
     /// An attempt for a job, confined to a domain if it is given one.
     pub(super) fn new(
-        policy: &'a P,
+        policy: VictimPolicy<'a>,
         session: &'s mut Session,
         search: &'a mut VictimSearch,
         job: JobIdx,
         scope: Option<Scope>,
     ) -> Self {
         let one_more_task = session.plugins().job_pipelined(job);
-        let need = Need::of::<P>(session, job);
+        let need = Need::of(policy, session, job);
         let mut statement = session.statement(job);
         statement.confine(scope);
         let start = statement.savepoint();
@@ -158,7 +158,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
     pub(super) fn reprieve(&mut self) -> bool {
         if self.limit.is_some() && !self.is_planned {
             let Self { policy, statement, start, future_idle_before, .. } = &mut *self;
-            reprieve::unneeded(statement, *start, P::REASON, |session, task| {
+            reprieve::unneeded(statement, *start, policy.reason(), |session, task| {
                 !uses_withheld(*policy, session, future_idle_before.as_ref(), task)
             });
         }
@@ -173,7 +173,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         // Parity: see docs/parity.md#c7.
         let queue = session.cluster().jobs.queue[job];
         let is_over = |queue| session.plugins().exceeds_deserved(queue, job);
-        P::SAME_QUEUE || broken.is_empty() || !queue.is_some_and(is_over)
+        self.policy.is_in_queue() || broken.is_empty() || !queue.is_some_and(is_over)
     }
 
     /// Whether the tasks fit on their nodes once all victims are gone: one of these may be the pod that another task
@@ -199,7 +199,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
     fn fit_in_turn(&mut self, moves: &[(TaskIdx, Placement)]) -> bool {
         self.statement.rollback_to(self.start);
         let victims = moves.iter().filter(|(_, at)| pipelined(*at).is_none());
-        evict(&mut self.statement, victims.map(|(victim, _)| victim), P::REASON);
+        evict(&mut self.statement, victims.map(|(victim, _)| victim), self.policy.reason());
         moves.iter().all(|(task, at)| {
             let Some(node) = pipelined(*at) else { return true };
             pipeline_if_fits(&mut self.statement, *task, node) || self.fits_elsewhere(*task)
@@ -222,7 +222,8 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         let (Some(need), Some(limit)) = (&self.need, self.limit) else { return true };
         let victims: Vec<TaskIdx> = self.statement.evicted().collect();
         let session = self.statement.session();
-        let admits = |dim: &Dim| need.of_resource(*dim).admits::<P>(session, limit.bound, &victims);
+        let admits =
+            |dim: &Dim| need.of_resource(*dim).admits(self.policy, session, limit.bound, &victims);
         self.scarce.values().all(admits)
     }
 
@@ -250,7 +251,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         if let Some(failure) = self.failure.take() {
             session.record_failure(job, |_| failure);
         }
-        self.statement.commit_breaking(&broken, P::REASON);
+        self.statement.commit_breaking(&broken, self.policy.reason());
     }
 
     fn place(&mut self, task: TaskIdx, others: &VecDeque<TaskIdx>) -> Step {
@@ -294,14 +295,15 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
             placed.expect("a task that waits may be pipelined");
             return true;
         }
-        if !within_capability && !P::SAME_QUEUE {
+        if !within_capability && !self.policy.is_in_queue() {
             return false;
         }
         let cluster = self.statement.session().cluster();
         // Do not evict for a task with `preemptionPolicy: Never`, nor reclaim for a best-effort task, which has no
         // part in any share.
         // Parity: see docs/parity.md#p1.
-        if cluster.never_preempts(task) || !P::SAME_QUEUE && cluster.request(task).is_best_effort()
+        if cluster.never_preempts(task)
+            || !self.policy.is_in_queue() && cluster.request(task).is_best_effort()
         {
             return false;
         }
@@ -313,7 +315,7 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
         }
         let Some((node, victims)) = found else { return self.evict_jobs(task, others) };
         self.explain(class);
-        evict(&mut self.statement, &victims, P::REASON);
+        evict(&mut self.statement, &victims, self.policy.reason());
         self.statement.pipeline(task, node).expect("a task that waits may be pipelined");
         true
     }
@@ -378,7 +380,8 @@ impl<'a, 's, P: VictimPolicy> Attempt<'a, 's, P> {
             WantingTasks { preemptor: Preemptor { need: None, ..wanted.preemptor }, ..wanted };
         let gangs = candidates(self.policy, &self.statement, unbounded);
         let session = self.statement.session();
-        let admits = |bound: Bound, gang: &Evictable| need.admits::<P>(session, bound, &gang.tasks);
+        let admits =
+            |bound: Bound, gang: &Evictable| need.admits(self.policy, session, bound, &gang.tasks);
         let refused = |gang: &Evictable| RefusedGang {
             gang: gang.job,
             dim: need.dim,
@@ -459,8 +462,8 @@ fn pipeline_if_fits(statement: &mut Statement<'_>, task: TaskIdx, node: NodeIdx)
 /// queues. What victims release is not withheld. `before` are the future idle resources of the cluster
 /// before the turn.
 // Parity: the rule by which allocate lends resources, see docs/parity.md#a9.
-fn uses_withheld<P: VictimPolicy>(
-    policy: &P,
+fn uses_withheld(
+    policy: VictimPolicy<'_>,
     session: &Session,
     before: Option<&ResourceVector>,
     task: TaskIdx,

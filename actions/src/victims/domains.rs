@@ -47,8 +47,8 @@ pub(super) fn domains_to_compare(session: &mut Session, job: JobIdx) -> Option<V
 }
 
 /// The domain in which an attempt succeeds with the cheapest victims; of equal ones the first by name.
-pub(super) fn cheapest_domain<P: VictimPolicy>(
-    policy: &P,
+pub(super) fn cheapest_domain(
+    policy: VictimPolicy<'_>,
     session: &mut Session,
     search: &mut VictimSearch,
     job: JobIdx,

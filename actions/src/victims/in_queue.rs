@@ -18,8 +18,8 @@ const MAX_CANDIDATES: usize = 1_000;
 /// The best node for the task as nodes are, and a minimal set of victims without which the queue stays within its
 /// capability.
 // Parity: see docs/parity.md#capability.
-pub(super) fn select_victims_in_queue<P: VictimPolicy>(
-    policy: &P,
+pub(super) fn select_victims_in_queue(
+    policy: VictimPolicy<'_>,
     statement: &mut Statement<'_>,
     preemptor: Preemptor,
 ) -> Option<(NodeIdx, Vec<TaskIdx>)> {

@@ -86,16 +86,16 @@ pub(crate) struct VictimIndexes {
 
 impl VictimIndexes {
     /// The node with the best victims; `Err` if it cannot be told by an index.
-    pub(super) fn best_node<P: VictimPolicy>(
+    pub(super) fn best_node(
         &mut self,
-        policy: &P,
+        policy: VictimPolicy<'_>,
         statement: &mut Statement<'_>,
         node_tasks: &mut NodeTasks,
         preemptor: Preemptor,
     ) -> Result<Option<NodeIdx>, NotIndexed> {
         let Preemptor { task, class, .. } = preemptor;
         let session = statement.session_mut();
-        let is_indexed = P::OTHER_JOBS
+        let is_indexed = policy.is_between_jobs()
             && session.uses_index()
             && !session.search().is_open_to_change(class)
             && session.search().scores_are_absolute(class)
@@ -171,14 +171,14 @@ impl VictimIndex {
     }
 
     /// The node with the best victims.
-    fn best<P: VictimPolicy>(
+    fn best(
         &mut self,
-        policy: &P,
+        policy: VictimPolicy<'_>,
         statement: &mut Statement<'_>,
         node_tasks: &mut NodeTasks,
         preemptor: Preemptor,
     ) -> Option<NodeIdx> {
-        let own = own_nodes::<P>(statement.session().cluster(), preemptor.task);
+        let own = own_nodes(policy, statement.session().cluster(), preemptor.task);
         for node in self.outdated.difference(&own).copied().collect::<Vec<_>>() {
             self.outdated.remove(&node);
             self.volatile.remove(&node);
@@ -203,7 +203,7 @@ impl VictimIndex {
             let node = candidate.2;
             let (found, considered) = search_node(policy, statement, node_tasks, preemptor, node);
             debug_assert!(found.is_none_or(|found| candidate <= found), "it is a lower bound");
-            if self.depend_on::<P>(statement.session(), preemptor.task, node, &considered) {
+            if self.depend_on(policy, statement.session(), preemptor.task, node, &considered) {
                 self.set(node, found.map(|candidate| Known { candidate, is_exact: true }));
             } else {
                 self.set(node, None);
@@ -224,8 +224,9 @@ impl VictimIndex {
 
     /// Records what the votes about the victims of a node depend on; returns `false` if that cannot be
     /// recorded.
-    fn depend_on<P: VictimPolicy>(
+    fn depend_on(
         &mut self,
+        policy: VictimPolicy<'_>,
         session: &Session,
         preemptor: TaskIdx,
         node: NodeIdx,
@@ -237,7 +238,7 @@ impl VictimIndex {
         let cluster = session.cluster();
         let mut of_queue: Vec<(TaskIdx, bool)> = Vec::new();
         for (victim, is_allowed) in &considered.tasks {
-            let scope = if P::SAME_QUEUE {
+            let scope = if policy.is_in_queue() {
                 session.plugins().preemptable_scope(*victim)
             } else {
                 session.plugins().reclaimable_scope(*victim)
@@ -286,15 +287,15 @@ impl VictimIndex {
 }
 
 /// The nodes on which the preemptor's own job has tasks, which are no victims.
-fn own_nodes<P: VictimPolicy>(cluster: &Cluster, preemptor: TaskIdx) -> BTreeSet<NodeIdx> {
-    let job = cluster.tasks.job[preemptor].filter(|_| P::SAME_QUEUE);
+fn own_nodes(policy: VictimPolicy<'_>, cluster: &Cluster, preemptor: TaskIdx) -> BTreeSet<NodeIdx> {
+    let job = cluster.tasks.job[preemptor].filter(|_| policy.is_in_queue());
     let tasks = job.into_iter().flat_map(|job| cluster.jobs.tasks[job].iter());
     let victims = tasks.filter(|task| cluster.status(*task).may_be_evicted());
     victims.filter_map(|task| cluster.tasks.placement[task].node).collect()
 }
 
-fn search_node<P: VictimPolicy>(
-    policy: &P,
+fn search_node(
+    policy: VictimPolicy<'_>,
     statement: &mut Statement<'_>,
     node_tasks: &mut NodeTasks,
     preemptor: Preemptor,

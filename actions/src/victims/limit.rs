@@ -27,8 +27,8 @@ impl Limit {
     /// budget is violated if that is possible, and the highest priority of a victim is the lowest
     /// possible.
     // Parity: new, see docs/parity.md#p10.
-    pub(super) fn of<P: VictimPolicy>(
-        policy: &P,
+    pub(super) fn of(
+        policy: VictimPolicy<'_>,
         session: &Session,
         preemptor: TaskIdx,
         bounds: &[Bound],

@@ -41,13 +41,13 @@ pub(super) struct NeedOf {
 impl Need {
     /// What the queue of a job needs now; `None` if any loss is accepted. In reclaim, it is no more than what the
     /// queue deserves and does not hold.
-    pub(super) fn of<P: VictimPolicy>(session: &Session, job: JobIdx) -> Option<Self> {
+    pub(super) fn of(policy: VictimPolicy<'_>, session: &Session, job: JobIdx) -> Option<Self> {
         let max_ratio = session.plugins().max_loss()?;
         let cluster = session.cluster();
         let shares = session.plugins().queue_shares(cluster.jobs.queue[job]?)?;
         let usable = |dim: Dim| {
             let owed = shares.deserved[dim] - shares.allocated[dim];
-            let limit = if P::SAME_QUEUE { i64::MAX } else { owed.max(0) };
+            let limit = if policy.is_in_queue() { i64::MAX } else { owed.max(0) };
             shares.pending[dim].min(limit)
         };
         Some(Self {
@@ -64,17 +64,18 @@ impl Need {
 
 impl NeedOf {
     /// Whether these tasks may be evicted together. Some of them may be evicted already.
-    pub(super) fn admits<P: VictimPolicy>(
+    pub(super) fn admits(
         self,
+        policy: VictimPolicy<'_>,
         session: &Session,
         bound: Bound,
         tasks: &[TaskIdx],
     ) -> bool {
         let is_within = self.is_in_proportion(session.cluster(), tasks);
         match bound {
-            Bound::Preferred if P::SAME_QUEUE => is_within,
+            Bound::Preferred if policy.is_in_queue() => is_within,
             Bound::Preferred => is_within && !self.leaves_short(session, tasks),
-            Bound::Widest => P::SAME_QUEUE || is_within,
+            Bound::Widest => policy.is_in_queue() || is_within,
         }
     }
 

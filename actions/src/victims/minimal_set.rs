@@ -59,19 +59,19 @@ impl Candidates {
 
     /// Whether what is chosen of them may change although no vote does: the order of queues by their share,
     /// or what budgets allow.
-    pub(super) fn are_volatile<P: VictimPolicy>(&self, session: &Session) -> bool {
+    pub(super) fn are_volatile(&self, policy: VictimPolicy<'_>, session: &Session) -> bool {
         let queue_of = |task: &TaskIdx| session.cluster().queue_of(*task);
         let mut others = self.all.iter().skip(1);
         let has_budgets = !session.cluster().budgets.is_empty();
-        (!P::SAME_QUEUE && others.any(|task| queue_of(task) != queue_of(&self.all[0])))
+        (!policy.is_in_queue() && others.any(|task| queue_of(task) != queue_of(&self.all[0])))
             || (has_budgets && self.all.iter().any(|task| session.plugins().may_be_vetoed(*task)))
     }
 }
 
 /// Evicts candidates in their order until the task fits, then restores, in the reverse order, those
 /// that turn out not to be needed.
-pub(super) fn select_minimal_set<P: VictimPolicy>(
-    policy: &P,
+pub(super) fn select_minimal_set(
+    policy: VictimPolicy<'_>,
     dry_run: &mut impl DryRun,
     candidates: &Candidates,
     considered: &mut Considered,
@@ -91,8 +91,8 @@ pub(super) fn select_minimal_set<P: VictimPolicy>(
 /// the rest if they may be evicted together. [`select_minimal_set`] can fail where this succeeds: victims that are
 /// taken in order may be spread over devices, and free none.
 // Parity: see docs/parity.md#p4-which-victims.
-pub(super) fn select_by_restoring<P: VictimPolicy>(
-    policy: &P,
+pub(super) fn select_by_restoring(
+    policy: VictimPolicy<'_>,
     dry_run: &mut impl DryRun,
     candidates: &Candidates,
 ) -> Option<Victims> {
@@ -112,7 +112,7 @@ pub(super) fn select_by_restoring<P: VictimPolicy>(
     }
     for mut left in parts {
         while !left.is_empty() {
-            let at = first::<P>(dry_run, &left);
+            let at = first(policy, dry_run, &left);
             dry_run.evict(dry_run.victims().len(), left.remove(at));
         }
     }
@@ -151,23 +151,23 @@ fn restore_unneeded(dry_run: &mut impl DryRun, n_victims: usize) {
 }
 
 /// The position of the candidate that is evicted first.
-fn first<P: VictimPolicy>(dry_run: &impl DryRun, candidates: &[TaskIdx]) -> usize {
-    match P::SAME_QUEUE {
+fn first(policy: VictimPolicy<'_>, dry_run: &impl DryRun, candidates: &[TaskIdx]) -> usize {
+    match policy.is_in_queue() {
         true => 0,
         false => first_by_queue_share(dry_run.session(), candidates, dry_run.not_yet_moved()),
     }
 }
 
 /// Evicts candidates in their order until the task fits. Returns whether it does.
-fn evict_until_fit<P: VictimPolicy>(
-    policy: &P,
+fn evict_until_fit(
+    policy: VictimPolicy<'_>,
     dry_run: &mut impl DryRun,
     mut candidates: Vec<TaskIdx>,
     considered: &mut Considered,
 ) -> bool {
     let preemptor = dry_run.task();
     while !candidates.is_empty() {
-        let victim = candidates.remove(first::<P>(dry_run, &candidates));
+        let victim = candidates.remove(first(policy, dry_run, &candidates));
         let proposal = Proposal { preemptor, victim, evicted: dry_run.not_yet_moved() };
         let is_allowed = policy.allows(dry_run.session(), &proposal);
         considered.tasks.push((victim, is_allowed));

@@ -88,8 +88,8 @@ impl VictimCost {
 }
 
 /// A cost that no victims on the node can be below, without asking plugins; `None` if there are no candidates.
-pub(super) fn lower_bound<P: VictimPolicy>(
-    policy: &P,
+pub(super) fn lower_bound(
+    policy: VictimPolicy<'_>,
     session: &mut Session,
     preemptor: Preemptor,
     node: NodeIdx,
@@ -135,8 +135,8 @@ fn positive(priority: i32) -> i64 {
 
 /// A minimal set of victims without which the task fits on the node, if there is one, and what decided about
 /// it. Leaves the statement as it was.
-pub(super) fn select_victims_on_node<P: VictimPolicy>(
-    policy: &P,
+pub(super) fn select_victims_on_node(
+    policy: VictimPolicy<'_>,
     statement: &mut Statement<'_>,
     node_tasks: &mut NodeTasks,
     preemptor: Preemptor,
@@ -150,7 +150,7 @@ pub(super) fn select_victims_on_node<P: VictimPolicy>(
     let candidates = candidates_on_node(policy, statement.session(), node_tasks, preemptor, node);
     let Some(candidates) = candidates else { return (None, considered) };
     statement.session_mut().count_work(candidates.all.len() as u64);
-    considered.is_volatile = candidates.are_volatile::<P>(statement.session());
+    considered.is_volatile = candidates.are_volatile(policy, statement.session());
     if statement.search().needs_only_resources(class, &candidates.all) {
         // A rule that refuses the node now refuses it without the victims too.
         if !statement.search().rules_pass(class, node) {
@@ -166,7 +166,7 @@ pub(super) fn select_victims_on_node<P: VictimPolicy>(
         return (None, considered);
     }
     let start = statement.savepoint();
-    let mut dry_run = SessionDryRun::new(statement, P::REASON, task, node);
+    let mut dry_run = SessionDryRun::new(statement, policy.reason(), task, node);
     let victims = select_minimal_set(policy, &mut dry_run, &candidates, &mut considered)
         .or_else(|| select_by_restoring(policy, &mut dry_run, &candidates));
     statement.rollback_to(start);
@@ -175,8 +175,8 @@ pub(super) fn select_victims_on_node<P: VictimPolicy>(
 
 /// The tasks on a node that may be evicted as far as this does not depend on other evictions; `None` if
 /// there are none.
-fn candidates_on_node<P: VictimPolicy>(
-    policy: &P,
+fn candidates_on_node(
+    policy: VictimPolicy<'_>,
     session: &Session,
     node_tasks: &mut NodeTasks,
     preemptor: Preemptor,
@@ -197,8 +197,8 @@ fn candidates_on_node<P: VictimPolicy>(
 }
 
 /// Whether the task may be evicted, before plugins are called.
-pub(super) fn is_candidate<P: VictimPolicy>(
-    policy: &P,
+pub(super) fn is_candidate(
+    policy: VictimPolicy<'_>,
     session: &Session,
     preemptor: Preemptor,
     victim: TaskIdx,
@@ -212,8 +212,8 @@ pub(super) fn is_candidate<P: VictimPolicy>(
 }
 
 /// The tasks on a node that may be evicted together, the first victim first.
-pub(super) fn permitted_on_node<P: VictimPolicy>(
-    policy: &P,
+pub(super) fn permitted_on_node(
+    policy: VictimPolicy<'_>,
     statement: &Statement<'_>,
     node_tasks: &mut NodeTasks,
     preemptor: Preemptor,

@@ -53,8 +53,8 @@ struct OnNode<'a> {
 /// Where rules depend on the victims, they are evicted for a try, all tasks of a gang: then the search ends with a
 /// bounded number of tries.
 // Parity: see docs/parity.md#p10.
-pub(super) fn cheapest<P: VictimPolicy>(
-    policy: &P,
+pub(super) fn cheapest(
+    policy: VictimPolicy<'_>,
     statement: &mut Statement<'_>,
     node_tasks: &mut NodeTasks,
     jobs: &[Evictable],
@@ -85,7 +85,7 @@ pub(super) fn cheapest<P: VictimPolicy>(
         let singles = singles.iter().map(|own| OnNode { candidate: own, here: &own.unit.tasks });
         let jobs = jobs.iter().map(|(at, here)| OnNode { candidate: &candidates[*at], here });
         let leaving: Vec<OnNode<'_>> = singles.chain(jobs).collect();
-        let mut trial = Trial::new(statement, wanted, node, P::REASON, &mut tries);
+        let mut trial = Trial::new(statement, wanted, node, policy.reason(), &mut tries);
         let Some(victims) = minimal(&mut trial, &leaving) else { continue };
         let cost = cost(&victims, node);
         if lowest.as_ref().is_none_or(|(known, _)| cost < *known) {
@@ -97,8 +97,8 @@ pub(super) fn cheapest<P: VictimPolicy>(
 }
 
 /// The tasks on a node that may leave by themselves.
-fn singles<P: VictimPolicy>(
-    policy: &P,
+fn singles(
+    policy: VictimPolicy<'_>,
     statement: &Statement<'_>,
     node_tasks: &mut NodeTasks,
     wanted: WantingTasks,

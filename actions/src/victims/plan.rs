@@ -53,8 +53,8 @@ struct PlanLimit {
 
 /// The plan for the wanted tasks; `None` if it cannot be computed, if no gang may leave, or if no victims
 /// are needed.
-pub(super) fn plan<P: VictimPolicy>(
-    policy: &P,
+pub(super) fn plan(
+    policy: VictimPolicy<'_>,
     statement: &mut Statement<'_>,
     wanted: WantingTasks,
 ) -> Option<Plan> {
@@ -108,8 +108,8 @@ fn starts(jobs: &[VictimJob], priority: i32) -> BTreeSet<Timestamp> {
 
 /// The jobs with tasks that may leave; `None` if not all of these make room for one task each, or if none
 /// may be broken.
-fn victim_jobs<P: VictimPolicy>(
-    policy: &P,
+fn victim_jobs(
+    policy: VictimPolicy<'_>,
     statement: &mut Statement<'_>,
     wanted: WantingTasks,
 ) -> Option<Vec<VictimJob>> {
@@ -154,8 +154,8 @@ fn victim_jobs<P: VictimPolicy>(
 }
 
 /// The bound and running tasks of a job that are candidates, in the order in which they leave.
-fn running_tasks<P: VictimPolicy>(
-    policy: &P,
+fn running_tasks(
+    policy: VictimPolicy<'_>,
     session: &Session,
     wanted: WantingTasks,
     job: JobIdx,
@@ -171,8 +171,8 @@ fn running_tasks<P: VictimPolicy>(
 }
 
 impl VictimJob {
-    fn new<P: VictimPolicy>(
-        policy: &P,
+    fn new(
+        policy: VictimPolicy<'_>,
         session: &Session,
         wanted: WantingTasks,
         job: JobIdx,

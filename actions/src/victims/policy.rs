@@ -12,38 +12,142 @@ use kube_batch_model::{
 };
 
 /// Which tasks an action may evict, and in which order.
-pub(crate) trait VictimPolicy {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct VictimPolicy<'a> {
+    from: VictimsFrom,
+    withheld: Option<&'a Withheld>,
+}
+
+/// Whose tasks they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum VictimsFrom {
+    /// Of the job of the task that gets their place.
+    SameJob,
+    /// Of other jobs of its queue.
+    SameQueue,
+    /// Of other queues.
+    OtherQueues,
+}
+
+impl<'a> VictimPolicy<'a> {
+    /// Tasks of the same job. `withheld` is what must stay idle for other queues, if its queue is overused.
+    pub(crate) const fn same_job(withheld: Option<&'a Withheld>) -> Self {
+        Self { from: VictimsFrom::SameJob, withheld }
+    }
+
+    /// Tasks of other jobs of the queue; `withheld` as in [`Self::same_job`].
+    pub(crate) const fn same_queue(withheld: Option<&'a Withheld>) -> Self {
+        Self { from: VictimsFrom::SameQueue, withheld }
+    }
+
+    /// Tasks of other queues, for a queue that is not overused: it may use what it finds.
+    pub(crate) const fn other_queues() -> Self {
+        Self { from: VictimsFrom::OtherQueues, withheld: None }
+    }
+
     /// The reason that is given for an eviction.
-    const REASON: EvictReason;
+    pub(super) const fn reason(self) -> EvictReason {
+        match self.from {
+            VictimsFrom::SameJob | VictimsFrom::SameQueue => EvictReason::Preempt,
+            VictimsFrom::OtherQueues => EvictReason::Reclaim,
+        }
+    }
 
     /// Whether the victims are of the task's own queue.
     ///
     /// If so, evicting them makes up for the task in the capability of the queue. If not, the
     /// victims of the queue with the highest share, as shares are now, are evicted first.
-    const SAME_QUEUE: bool;
+    pub(super) const fn is_in_queue(self) -> bool {
+        match self.from {
+            VictimsFrom::SameJob | VictimsFrom::SameQueue => true,
+            VictimsFrom::OtherQueues => false,
+        }
+    }
 
     /// Whether the victims are of other jobs than the task.
-    const OTHER_JOBS: bool;
+    pub(super) const fn is_between_jobs(self) -> bool {
+        match self.from {
+            VictimsFrom::SameJob => false,
+            VictimsFrom::SameQueue | VictimsFrom::OtherQueues => true,
+        }
+    }
+
+    /// What must stay idle for other queues, if the queue is overused. `None` otherwise: the queue may
+    /// use what it finds.
+    pub(super) const fn withheld(self) -> Option<&'a Withheld> {
+        self.withheld
+    }
 
     /// Whether a task is a candidate at all, before plugins are called.
-    fn considers(&self, cluster: &Cluster, task: TaskIdx, victim: TaskIdx) -> bool;
+    pub(crate) fn considers(self, cluster: &Cluster, task: TaskIdx, victim: TaskIdx) -> bool {
+        let has_same_job = cluster.tasks.job[victim] == cluster.tasks.job[task];
+        let has_same_queue = || cluster.queue_of(victim) == cluster.queue_of(task);
+        match self.from {
+            VictimsFrom::SameJob => {
+                has_same_job
+                    && has_same_queue()
+                    && cluster.tasks.priority[victim] < cluster.tasks.priority[task]
+            }
+            VictimsFrom::SameQueue => {
+                let has_lower_priority = || has_lower_priority(cluster, victim, task);
+                !has_same_job
+                    && has_same_queue()
+                    && (!cluster.request(task).is_best_effort() || has_lower_priority())
+            }
+            // A job's own tasks are never its victims, though they may count for another queue.
+            VictimsFrom::OtherQueues => !has_same_job && !has_same_queue(),
+        }
+    }
 
     /// Whether the plugins permit the eviction.
-    fn allows(&self, session: &Session, proposal: &Proposal<'_>) -> bool;
+    pub(crate) fn allows(self, session: &Session, proposal: &Proposal<'_>) -> bool {
+        let plugins = session.plugins();
+        let is_permitted = match self.is_in_queue() {
+            true => plugins.preemptable(proposal),
+            false => plugins.reclaimable(proposal),
+        };
+        is_permitted && !plugins.vetoes(proposal)
+    }
 
     /// Whether a job, of which these tasks are on nodes, may be evicted as a whole, before plugins are called.
-    fn considers_job(
-        &self,
+    // Parity: see docs/parity.md#p10.
+    pub(crate) fn considers_job(
+        self,
         cluster: &Cluster,
         task: TaskIdx,
         job: JobIdx,
         tasks: &[TaskIdx],
-    ) -> bool;
+    ) -> bool {
+        let has_same_queue = || cluster.queue_of_most(tasks) == cluster.queue_of(task);
+        match self.from {
+            // A job does not evict itself.
+            VictimsFrom::SameJob => false,
+            VictimsFrom::SameQueue => {
+                cluster.jobs.priority[job] < cluster.priority_as_preemptor(task) && has_same_queue()
+            }
+            VictimsFrom::OtherQueues => Some(job) != cluster.tasks.job[task] && !has_same_queue(),
+        }
+    }
 
     /// Whether the plugins permit that.
-    fn allows_job(&self, session: &Session, proposal: &JobProposal<'_>) -> bool;
+    pub(super) fn allows_job(self, session: &Session, proposal: &JobProposal<'_>) -> bool {
+        let plugins = session.plugins();
+        match self.from {
+            VictimsFrom::SameJob => false,
+            VictimsFrom::SameQueue => plugins.job_preemptable(proposal),
+            VictimsFrom::OtherQueues => {
+                // Without shares, two queues would evict each other's gangs in turn.
+                let queue = session.cluster().queue_of(proposal.preemptor);
+                let has_shares = queue.is_some_and(|queue| plugins.queue_shares(queue).is_some());
+                has_shares && plugins.job_reclaimable(proposal)
+            }
+        }
+    }
+}
 
-    /// What must stay idle for other queues, if the queue is overused. `None` otherwise: the queue may
-    /// use what it finds.
-    fn withheld(&self) -> Option<&Withheld>;
+/// Whether the job of a victim has a lower priority than a task that preempts. Whatever the plugins say, this decides
+/// about victims of best-effort tasks, which change no share.
+fn has_lower_priority(cluster: &Cluster, victim: TaskIdx, task: TaskIdx) -> bool {
+    let of_victim = cluster.tasks.job[victim].map_or(0, |job| cluster.jobs.priority[job]);
+    of_victim < cluster.priority_as_preemptor(task)
 }

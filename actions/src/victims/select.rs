@@ -30,8 +30,8 @@ impl VictimSearch {
 
 /// The node with the lowest [`VictimCost`], and its victims. Ties go to the best score, then to the
 /// lowest node name.
-pub(super) fn select_victims<P: VictimPolicy>(
-    policy: &P,
+pub(super) fn select_victims(
+    policy: VictimPolicy<'_>,
     statement: &mut Statement<'_>,
     search: &mut VictimSearch,
     preemptor: Preemptor,
@@ -47,8 +47,8 @@ pub(super) fn select_victims<P: VictimPolicy>(
 
 /// Searches every node. [`VictimIndexes::best_node`] returns the
 /// same.
-fn best_node<P: VictimPolicy>(
-    policy: &P,
+fn best_node(
+    policy: VictimPolicy<'_>,
     statement: &mut Statement<'_>,
     node_tasks: &mut NodeTasks,
     preemptor: Preemptor,

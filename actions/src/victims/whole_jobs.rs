@@ -77,8 +77,8 @@ impl<'a> EvictedTogether<'a> {
 }
 
 /// Evicts jobs until all the wanted tasks fit, or as many as possible.
-pub(super) fn evict_jobs<P: VictimPolicy>(
-    policy: &P,
+pub(super) fn evict_jobs(
+    policy: VictimPolicy<'_>,
     statement: &mut Statement<'_>,
     node_tasks: &mut NodeTasks,
     wanted: WantingTasks,
@@ -90,7 +90,7 @@ pub(super) fn evict_jobs<P: VictimPolicy>(
         if n_missing == 0 {
             return;
         }
-        let mut chosen = cheapest_cover::<P>(statement, &candidates, missing);
+        let mut chosen = cheapest_cover(policy, statement, &candidates, missing);
         if chosen.is_empty() {
             chosen = one_node::cheapest(policy, statement, node_tasks, &candidates, missing);
         }
@@ -107,8 +107,8 @@ pub(super) fn evict_jobs<P: VictimPolicy>(
 
 /// Evicts those that are permitted after the others. The last of a queue may leave it with less than it
 /// deserves, so the small ones go first.
-pub(super) fn evict_units<P: VictimPolicy>(
-    policy: &P,
+pub(super) fn evict_units(
+    policy: VictimPolicy<'_>,
     statement: &mut Statement<'_>,
     wanted: WantingTasks,
     mut units: Vec<Evictable>,
@@ -121,14 +121,14 @@ pub(super) fn evict_units<P: VictimPolicy>(
         if wanted.limit.admits_violations(session, &unit.tasks)
             && is_permitted(policy, session, wanted, unit)
         {
-            evict(statement, &unit.tasks, P::REASON);
+            evict(statement, &unit.tasks, policy.reason());
         }
     }
 }
 
 /// The jobs that may be evicted as a whole, in row order.
-pub(super) fn candidates<P: VictimPolicy>(
-    policy: &P,
+pub(super) fn candidates(
+    policy: VictimPolicy<'_>,
     statement: &Statement<'_>,
     wanted: WantingTasks,
 ) -> Vec<Evictable> {
@@ -138,8 +138,8 @@ pub(super) fn candidates<P: VictimPolicy>(
 }
 
 /// All tasks of a job that are on nodes, if they may be evicted together.
-pub(super) fn whole_job<P: VictimPolicy>(
-    policy: &P,
+pub(super) fn whole_job(
+    policy: VictimPolicy<'_>,
     session: &Session,
     wanted: WantingTasks,
     job: JobIdx,
@@ -156,7 +156,7 @@ pub(super) fn whole_job<P: VictimPolicy>(
     }
     let may_leave = limit.admits_violations(session, &tasks)
         && session.have_run_enough(preemptor.task, &tasks)
-        && preemptor.need.is_none_or(|need| need.admits::<P>(session, limit.bound, &tasks));
+        && preemptor.need.is_none_or(|need| need.admits(policy, session, limit.bound, &tasks));
     let unit = Evictable { job, tasks, is_whole: true };
     (may_leave && is_permitted(policy, session, wanted, &unit)).then_some(unit)
 }
@@ -200,8 +200,8 @@ fn collect_tasks(cluster: &Cluster, job: JobIdx, tasks: &mut Vec<TaskIdx>) -> Op
     Some(())
 }
 
-fn is_permitted<P: VictimPolicy>(
-    policy: &P,
+fn is_permitted(
+    policy: VictimPolicy<'_>,
     session: &Session,
     wanted: WantingTasks,
     unit: &Evictable,
@@ -220,13 +220,16 @@ fn is_permitted<P: VictimPolicy>(
 
 /// The cheapest candidates that make room for the wanted tasks, or for as many as possible; none if no job
 /// makes room.
-fn cheapest_cover<P: VictimPolicy>(
+fn cheapest_cover(
+    policy: VictimPolicy<'_>,
     statement: &mut Statement<'_>,
     candidates: &[Evictable],
     wanted: WantingTasks,
 ) -> Vec<Evictable> {
-    let gains: Vec<usize> =
-        candidates.iter().map(|candidate| gain::<P>(statement, &candidate.tasks, wanted)).collect();
+    let gains: Vec<usize> = candidates
+        .iter()
+        .map(|candidate| gain(policy, statement, &candidate.tasks, wanted))
+        .collect();
     let total: usize = gains.iter().sum();
     if total == 0 {
         return Vec::new();
@@ -262,7 +265,8 @@ fn settle(
 }
 
 /// How many more of the wanted tasks fit without these tasks.
-fn gain<P: VictimPolicy>(
+fn gain(
+    policy: VictimPolicy<'_>,
     statement: &mut Statement<'_>,
     tasks: &[TaskIdx],
     wanted: WantingTasks,
@@ -270,7 +274,7 @@ fn gain<P: VictimPolicy>(
     let class = wanted.preemptor.class;
     if !statement.search().needs_only_resources(class, tasks) {
         let start = statement.savepoint();
-        evict(statement, tasks, P::REASON);
+        evict(statement, tasks, policy.reason());
         let gain = n_fitting(statement, wanted);
         statement.rollback_to(start);
         return gain;
