@@ -12,6 +12,7 @@ mod composites;
 mod dependent_gangs;
 mod device_shares;
 mod fast_path;
+mod fitting_gangs;
 mod hostile;
 mod memory;
 mod nominations;

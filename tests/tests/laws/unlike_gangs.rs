@@ -9,8 +9,10 @@ use std::fmt::Write;
 use kube_batch_framework::candidates::Search;
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, simulation::Simulation, world::World};
-use kube_batch_tests::{random_cluster::Rng, seeds::seeds};
+use kube_batch_tests::random_cluster::Rng;
 use kube_batch_yaml::{Limits, parse};
+
+use crate::fitting_gangs::{Played, start_exactly_if_they_fit};
 
 const CONFIGURATION: &str = "name: unlike
 config:
@@ -328,31 +330,17 @@ impl Setting {
 
 #[test]
 fn gangs_start_exactly_if_they_fit() {
-    let seeds = seeds(1_000);
-    let mut failed = Vec::new();
-    let mut n_fitting = vec![(0_usize, 0_usize); KINDS.len()];
-    for seed in &seeds {
-        let setting = Setting::new(*seed);
-        if seeds.len() == 1 {
+    start_exactly_if_they_fit(&KINDS, |seed, is_shown| {
+        let setting = Setting::new(seed);
+        if is_shown {
             println!("{}", setting.case());
         }
-        let (fits, places) = (setting.fits(), setting.play());
-        let starts = places.iter().any(|nodes| !nodes.is_empty());
-        let at = KINDS.iter().position(|kind| *kind == setting.unlike).expect("one of them");
-        n_fitting[at].0 += usize::from(fits);
-        n_fitting[at].1 += usize::from(starts);
-        if let Some(why) = setting.broken_rule(&places) {
-            failed.push(format!("seed {seed}: {:?}: {why}", setting.unlike));
-        } else if fits && !starts {
-            failed.push(format!("seed {seed}: {:?} fits, and waits", setting.unlike));
-        } else if starts && !fits {
-            failed.push(format!("seed {seed}: {:?} starts, and does not fit", setting.unlike));
+        let places = setting.play();
+        Played {
+            kind: setting.unlike,
+            fits: setting.fits(),
+            starts: places.iter().any(|nodes| !nodes.is_empty()),
+            broken_rule: setting.broken_rule(&places),
         }
-    }
-    println!("fitting and starting by kind, of {}: {n_fitting:?} {KINDS:?}", seeds.len());
-    assert!(failed.is_empty(), "{} failed: {failed:#?}", failed.len());
-    assert!(
-        seeds.len() < 100 || n_fitting.iter().all(|(fits, _)| *fits > seeds.len() / 50),
-        "{n_fitting:?}"
-    );
+    });
 }
