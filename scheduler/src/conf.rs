@@ -10,21 +10,14 @@ mod written;
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use kube_batch_actions::{allocate, backfill};
 use kube_batch_framework::{
     arguments::{ArgumentKind, ArgumentSpec, ArgumentValue, Arguments, ListItems, whole_number},
-    candidates::Search,
-    cycle::{Action, run_cycle},
-    memory::Memory,
-    milestone::Milestone,
     plugin::Provision,
     policy::{ConfiguredPlugin, ExtensionPoint, ExtensionPoints, Policy},
-    report::Cycle,
     spec::{ActionSpec, PluginSpec},
 };
 use kube_batch_model::{
-    cluster::Cluster,
     facts::metadata::MetadataPrefixes,
     selector::node_affinity::{NodeAffinity, node_affinity_problems},
 };
@@ -88,41 +81,6 @@ impl Default for Conf {
 }
 
 impl Conf {
-    /// Runs one cycle with this configuration: see [`run_cycle`].
-    pub fn run_cycle(
-        &self,
-        cluster: Cluster,
-        now: Timestamp,
-        search: Search,
-        reached: &mut dyn FnMut(Milestone),
-    ) -> Cycle {
-        self.run_next_cycle(cluster, now, search, &mut Memory::none(), reached).0
-    }
-
-    /// Runs one cycle of several, with what is remembered from one to the next. Gives the cluster back as it
-    /// was.
-    pub fn run_next_cycle(
-        &self,
-        cluster: Cluster,
-        now: Timestamp,
-        search: Search,
-        memory: &mut Memory,
-        reached: &mut dyn FnMut(Milestone),
-    ) -> (Cycle, Cluster) {
-        let actions: Vec<Box<dyn Action>> = self.actions.iter().map(|spec| (spec.new)()).collect();
-        run_cycle(cluster, now, &|| self.policy(), &actions, search, memory, reached)
-    }
-
-    /// The plugins of one cycle, in their tiers.
-    pub fn policy(&self) -> Policy {
-        let enabled = |conf: &PluginConf| ConfiguredPlugin {
-            plugin: (conf.spec.new)(&conf.arguments),
-            extension_points: conf.extension_points,
-        };
-        let tiers = self.tiers.iter().map(|tier| tier.iter().map(enabled).collect());
-        policy(tiers.collect())
-    }
-
     /// The labels and annotations that the plugins of this configuration read.
     pub fn metadata_prefixes(&self) -> MetadataPrefixes {
         let plugins = self.tiers.iter().flatten();

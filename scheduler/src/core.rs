@@ -15,12 +15,17 @@ use kube_batch_cache::{
     store::Store,
 };
 use kube_batch_framework::{
-    candidates::Search, memory::Memory, milestone::Milestone, report::Cycle,
+    candidates::Search,
+    cycle::{Action, run_cycle},
+    memory::Memory,
+    milestone::Milestone,
+    policy::{ConfiguredPlugin, Policy},
+    report::Cycle,
 };
 use kube_batch_model::{cluster::Cluster, name::Name, problem::Ignored};
 
 use crate::{
-    conf::Conf,
+    conf::{Conf, PluginConf, policy},
     writes::{Event, Remark, StatusWrite, eviction_events, remarks, status_writes},
 };
 
@@ -154,6 +159,43 @@ impl Core {
         );
         self.live.keep(cluster);
         CycleResult { cycle, ignored }
+    }
+}
+
+impl Conf {
+    /// Runs one cycle with this configuration: see [`run_cycle`].
+    pub fn run_cycle(
+        &self,
+        cluster: Cluster,
+        now: Timestamp,
+        search: Search,
+        reached: &mut dyn FnMut(Milestone),
+    ) -> Cycle {
+        self.run_next_cycle(cluster, now, search, &mut Memory::none(), reached).0
+    }
+
+    /// Runs one cycle of several, with what is remembered from one to the next. Gives the cluster back as it
+    /// was.
+    pub fn run_next_cycle(
+        &self,
+        cluster: Cluster,
+        now: Timestamp,
+        search: Search,
+        memory: &mut Memory,
+        reached: &mut dyn FnMut(Milestone),
+    ) -> (Cycle, Cluster) {
+        let actions: Vec<Box<dyn Action>> = self.actions.iter().map(|spec| (spec.new)()).collect();
+        run_cycle(cluster, now, &|| self.policy(), &actions, search, memory, reached)
+    }
+
+    /// The plugins of one cycle, in their tiers.
+    pub fn policy(&self) -> Policy {
+        let enabled = |conf: &PluginConf| ConfiguredPlugin {
+            plugin: (conf.spec.new)(&conf.arguments),
+            extension_points: conf.extension_points,
+        };
+        let tiers = self.tiers.iter().map(|tier| tier.iter().map(enabled).collect());
+        policy(tiers.collect())
     }
 }
 
