@@ -171,15 +171,6 @@ impl fmt::Display for Regarding {
     }
 }
 
-/// What the binding says of the protection of a pod: empty if it replaces what a user has written, which must not stay.
-// Parity: see docs/parity.md#a12.
-pub fn protection(store: &Store, pod: &PodRef, end: Option<Timestamp>) -> Option<String> {
-    let facts = store.pods.get(&pod.key);
-    let is_written = facts.is_some_and(|facts| facts.protected_until.is_some());
-    let text = end.map(|end| end.to_string());
-    text.or_else(|| is_written.then(String::new))
-}
-
 /// The event of a pod that was bound.
 pub fn scheduled(pod: &PodRef, node: &Name) -> Event {
     Event {

@@ -341,7 +341,7 @@ impl Effects {
             ) => {
                 devices::map_extended_resources(context, pod, devices).await?;
                 let protected_until =
-                    writes::protection(&context.cache.lock().store, pod, *protected_until);
+                    pods::protection(&context.cache.lock().store, pod, *protected_until);
                 let record = pods::BindingRecord {
                     queue,
                     minimum: *minimum,

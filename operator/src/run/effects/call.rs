@@ -6,6 +6,7 @@ use kube::core::Status;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
+use super::context::Context;
 use crate::run::{
     error,
     metrics::{Metrics, Write, WriteKind, Written},
@@ -172,6 +173,33 @@ pub(super) async fn answer_within<T>(
 /// Counts a write by its result; returns how many there were before.
 pub(super) fn count(metrics: &Metrics, write: Write, result: &'static str) -> u64 {
     metrics.writes.get_or_create(&Written { write, result }).inc()
+}
+
+impl Context {
+    /// Makes a call once, if this replica leads.
+    ///
+    /// # Errors
+    ///
+    /// [`WriteError`].
+    pub(super) async fn call<T>(
+        &self,
+        write: Write,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, WriteError> {
+        call(&self.terms, &self.metrics, write, request).await
+    }
+
+    /// Reads something, whether this replica leads or not.
+    ///
+    /// # Errors
+    ///
+    /// [`WriteError`].
+    pub(super) async fn read<T>(
+        &self,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, WriteError> {
+        answer_within(ANSWER_TIMEOUT, request).await
+    }
 }
 
 #[cfg(test)]

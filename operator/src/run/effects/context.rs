@@ -8,16 +8,9 @@ use kube_batch_api::kind::{WatchedKind as _, version_of};
 use kube_batch_cache::store::Change;
 use kube_batch_model::decision::PodRef;
 
-use super::{
-    call::{ANSWER_TIMEOUT, WriteError, answer_within, call},
-    claim_locks::ClaimLocks,
-};
+use super::claim_locks::ClaimLocks;
 use crate::run::{
-    clock::Clock,
-    metrics::{Metrics, Write},
-    scheduler_cache::SchedulerCache,
-    term::Terms,
-    watch::Watched,
+    clock::Clock, metrics::Metrics, scheduler_cache::SchedulerCache, term::Terms, watch::Watched,
 };
 
 /// A client, where answers are stored, and where writes are counted.
@@ -31,31 +24,6 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Makes a call once, if this replica leads.
-    ///
-    /// # Errors
-    ///
-    /// [`WriteError`].
-    pub(super) async fn call<T>(
-        &self,
-        write: Write,
-        request: impl Future<Output = kube::Result<T>>,
-    ) -> Result<T, WriteError> {
-        call(&self.terms, &self.metrics, write, request).await
-    }
-
-    /// Reads something, whether this replica leads or not.
-    ///
-    /// # Errors
-    ///
-    /// [`WriteError`].
-    pub(super) async fn read<T>(
-        &self,
-        request: impl Future<Output = kube::Result<T>>,
-    ) -> Result<T, WriteError> {
-        answer_within(ANSWER_TIMEOUT, request).await
-    }
-
     /// Stores an object that the API server answered with, unless the watch has shown a later version of
     /// it. One that cannot be read is left to the watch, which counts it.
     pub(super) fn store<K: Watched>(&self, object: &K) {

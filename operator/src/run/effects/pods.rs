@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
 };
+use kube_batch_cache::store::Store;
 use kube_batch_model::{
     decision::PodRef,
     facts::pod::FIELD_MANAGER,
@@ -135,4 +137,13 @@ pub(super) async fn read(context: &Context, pod: &PodRef) -> Result<FoundPod, Wr
         Some(node) => FoundPod::Bound(node.into()),
         None => FoundPod::Waits,
     })
+}
+
+/// What the binding says of the protection of a pod: empty if it replaces what a user has written, which must not stay.
+// Parity: see docs/parity.md#a12.
+pub(super) fn protection(store: &Store, pod: &PodRef, end: Option<Timestamp>) -> Option<String> {
+    let facts = store.pods.get(&pod.key);
+    let is_written = facts.is_some_and(|facts| facts.protected_until.is_some());
+    let text = end.map(|end| end.to_string());
+    text.or_else(|| is_written.then(String::new))
 }
