@@ -16,7 +16,6 @@ mod inputs;
 mod node_search;
 mod placeable;
 mod rules;
-mod scores;
 
 use std::{cell::Cell, collections::BTreeMap};
 

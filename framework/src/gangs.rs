@@ -2,7 +2,6 @@
 //! and each of them is complete.
 // Parity: see docs/parity.md#k8.
 
-pub(crate) mod roles;
 pub(crate) mod valid;
 
 use kube_batch_model::{
@@ -31,6 +30,9 @@ impl Session {
     /// The outermost composite PodGroup above a job that is not complete, if there is one: until it is, no task
     /// of the job starts.
     pub fn incomplete_above(&self, job: JobIdx) -> Option<CompositeIdx> {
+        if !self.cluster.is_in_larger_gang(job) {
+            return None;
+        }
         self.complete_groups.incomplete_above(&self.gangs, job)
     }
 
@@ -61,9 +63,10 @@ impl Session {
     /// Commits the kept moves of the jobs that may start now, together with this one.
     pub(crate) fn commit_groups_of(&mut self, job: JobIdx) {
         // Nothing is kept once a composite PodGroup is complete, however many jobs it has.
-        let Some(root) = self.gangs.root(job).filter(|_| !self.kept.is_empty()) else {
+        if self.kept.is_empty() || !self.cluster.is_in_larger_gang(job) {
             return;
-        };
+        }
+        let Some(root) = self.gangs.root(job) else { return };
         if !self.complete_groups.is_complete(&self.gangs, Gang::Composite(root)) {
             return;
         }

@@ -24,10 +24,7 @@ use kube_batch_model::{
 use crate::{
     candidates::{Candidates, Search},
     confinement::Confinement,
-    gangs::{
-        roles::short_first,
-        valid::{mark_incomplete, mark_scattered},
-    },
+    gangs::valid::{mark_incomplete, mark_scattered},
     headroom::Headroom,
     holds::Holds,
     job_record::JobRecord,
@@ -215,7 +212,7 @@ impl Session {
         let all = self.cluster.jobs.tasks[job].iter();
         let mut waiting: Vec<TaskIdx> = all.filter(|task| self.cluster.is_waiting(*task)).collect();
         waiting.sort_by(|l, r| self.plugins().task_order(*l, *r));
-        let mut waiting = short_first(&self.cluster, job, waiting);
+        let mut waiting = self.cluster.short_roles_first(job, waiting);
         if let Some(most) = self.n_placeable(job) {
             waiting.truncate(most as usize);
         }

@@ -158,6 +158,28 @@ impl Cluster {
         of_job.max(self.missing_of_roles(job, sense).sum())
     }
 
+    /// Moves tasks of a job that the minimum of their role needs to the front; the order is otherwise the same. Tasks
+    /// that only count toward the minimum of the job must not take their places.
+    // Parity: new, see docs/parity.md#k6.
+    pub fn short_roles_first(&self, job: JobIdx, tasks: Vec<TaskIdx>) -> Vec<TaskIdx> {
+        let mut missing: Vec<u32> = self.missing_of_roles(job, Sense::Pipelined).collect();
+        if missing.is_empty() {
+            return tasks;
+        }
+        let mut is_needed = |task: &TaskIdx| {
+            let role = self.tasks.role[*task].map(|role| &mut missing[usize::from(role)]);
+            role.is_some_and(|missing| {
+                let is_needed = *missing > 0;
+                *missing = missing.saturating_sub(1);
+                is_needed
+            })
+        };
+        let (mut needed, others): (Vec<TaskIdx>, Vec<TaskIdx>) =
+            tasks.into_iter().partition(|task| is_needed(task));
+        needed.extend(others);
+        needed
+    }
+
     /// Whether a job and its roles are complete, in a sense.
     pub fn is_complete(&self, job: JobIdx, sense: Sense<'_>) -> bool {
         self.n_missing(job, sense) == 0

@@ -29,8 +29,7 @@ use kube_batch_model::{
 
 use super::{
     inputs::Inputs,
-    rules::{ClassRules, is_of_domains},
-    scores,
+    rules::{ClassRules, absolute_scores, is_of_domains, write_raw_scores},
 };
 use crate::{
     plugin::{Capacity, Dependency, Extremes, Scale, ScoreTerm},
@@ -403,7 +402,7 @@ impl ClassIndex {
         }
         let nodes: Vec<NodeIdx> = feasible.iter().map(|best| best.node).collect();
         let mut raw = vec![0; nodes.len()];
-        scores::write_raw(inputs, class, (at, term), &nodes, &mut raw);
+        write_raw_scores(inputs, class, (at, term), &nodes, &mut raw);
         raw
     }
 
@@ -418,7 +417,7 @@ impl ClassIndex {
         let dependencies = self.dependencies();
         rules.retain_fitting(inputs, self.class, &mut fitting, self.capacity, dependencies);
         let own = rules.terms().iter().filter(|(_, term)| !is_normalised(term, self.has_domains));
-        let totals = scores::absolute(inputs, self.class, own, &fitting);
+        let totals = absolute_scores(inputs, self.class, own, &fitting);
         let mut fitting = fitting.into_iter().zip(totals).peekable();
         let score = |node| Some(fitting.next_if(|(fitting, _)| fitting == node)?.1);
         nodes.iter().map(score).collect()

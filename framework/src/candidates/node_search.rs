@@ -16,7 +16,6 @@ use super::{
     index::{ClassIndex, Sharing},
     placeable::Question,
     rules::ClassRules,
-    scores,
 };
 use crate::{
     plugin::{Capacity, Dependency, Scale},
@@ -228,7 +227,7 @@ impl<'s> NodeSearch<'s> {
         self.count_work(nodes.len());
         let rules = self.kept.rules[class].as_ref().expect("prepared above");
         rules.retain_fitting(inputs, class, &mut nodes, capacity, &Dependency::ALL);
-        let scores = scores::normalised(inputs, class, rules, &nodes);
+        let scores = rules.scores(inputs, class, &nodes);
         let best = |domain: &DomainIdx| {
             let own = nodes.iter().zip(&scores);
             let own = own.filter(|(node, _)| level.domain(**node) == Some(*domain));
@@ -284,7 +283,7 @@ impl<'s> NodeSearch<'s> {
         let rules = self.kept.rules[class].as_ref().expect("the class is prepared");
         let mut nodes = nodes.to_vec();
         rules.retain_fitting(inputs, class, &mut nodes, capacity, dependencies);
-        let scores = scores::normalised(inputs, class, rules, &nodes);
+        let scores = rules.scores(inputs, class, &nodes);
         let best = scores.iter().zip(&nodes).rev().max_by_key(|(score, _)| **score);
         best.map(|(_, node)| *node)
     }
@@ -347,7 +346,7 @@ impl<'s> NodeSearch<'s> {
     pub(crate) fn scores(&self, class: ClassIdx, nodes: &[NodeIdx]) -> Vec<i64> {
         let inputs = self.inputs;
         let rules = self.kept.rules[class].as_ref().expect("the class is prepared");
-        scores::normalised(inputs, class, rules, nodes)
+        rules.scores(inputs, class, nodes)
     }
 
     /// Whether some node of the cluster would have room for a task of the class without kube-batch's own pods. If not,

@@ -11,7 +11,7 @@ use kube_batch_model::{
 
 use super::inputs::Inputs;
 use crate::plugin::{
-    Capacity, Dependencies, Dependency, DomainColumn, NodeQuery, Scale, ScoreTerm,
+    Capacity, Dependencies, Dependency, DomainColumn, Extremes, NodeQuery, Scale, ScoreTerm,
 };
 use crate::policy::{Policy, Position};
 
@@ -289,9 +289,69 @@ impl ClassRules {
             asked.filter_map(|(at, _)| policy.plugin(*at).predicate(cluster, query).err());
         refusals.min().map_or(Ok(()), Err)
     }
+
+    /// The scores of these nodes for the class, normalised over them.
+    pub(super) fn scores(
+        &self,
+        inputs: Inputs<'_>,
+        class: ClassIdx,
+        nodes: &[NodeIdx],
+    ) -> Vec<i64> {
+        let mut totals = vec![0; nodes.len()];
+        let mut raw = vec![0; nodes.len()];
+        for (at, term) in self.terms() {
+            write_raw_scores(inputs, class, (*at, *term), nodes, &mut raw);
+            if term.scale == Scale::AsIs {
+                add(&mut totals, term.weight, &raw);
+                continue;
+            }
+            let among = Extremes::of(raw.iter().copied());
+            for (total, raw) in totals.iter_mut().zip(&raw) {
+                *total += term.weight * term.scale.apply(*raw, among);
+            }
+        }
+        totals
+    }
 }
 
 /// Whether the scores of the term are the same for all nodes of a domain.
 pub(super) const fn is_of_domains(term: &ScoreTerm) -> bool {
     matches!(term.dependency, Dependency::Domain) || matches!(term.scale, Scale::Joint)
+}
+
+/// The sum of these terms, none of which is normalised, for each node.
+pub(super) fn absolute_scores<'a>(
+    inputs: Inputs<'_>,
+    class: ClassIdx,
+    terms: impl Iterator<Item = &'a (Position, ScoreTerm)>,
+    nodes: &[NodeIdx],
+) -> Vec<i64> {
+    let mut totals = vec![0; nodes.len()];
+    let mut raw = vec![0; nodes.len()];
+    for (at, term) in terms {
+        write_raw_scores(inputs, class, (*at, *term), nodes, &mut raw);
+        add(&mut totals, term.weight, &raw);
+    }
+    totals
+}
+
+fn add(totals: &mut [i64], weight: i64, raw: &[i64]) {
+    for (total, raw) in totals.iter_mut().zip(raw) {
+        *total += weight * raw;
+    }
+}
+
+/// Writes the raw score of each node for one term.
+pub(super) fn write_raw_scores(
+    inputs: Inputs<'_>,
+    class: ClassIdx,
+    (at, term): (Position, ScoreTerm),
+    nodes: &[NodeIdx],
+    raw: &mut [i64],
+) {
+    let Inputs { cluster, policy, .. } = inputs;
+    if term.scale == Scale::Joint {
+        raw.fill(0);
+    }
+    policy.plugin(at).scores(cluster, class, nodes, term.id, raw);
 }
