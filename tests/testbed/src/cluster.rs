@@ -5,6 +5,9 @@
 //! KWOK simulates the kubelets and the volumes; without KWOK there are none.
 
 mod flags;
+mod snapshot;
+
+pub use snapshot::Snapshot;
 
 use std::{
     collections::BTreeMap,

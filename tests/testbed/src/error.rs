@@ -81,6 +81,9 @@ pub enum Error {
         /// The timeout.
         timeout: Duration,
     },
+    /// The objects of a control plane cannot be put back as they were.
+    #[error("cannot restore the objects of the control plane: {0}")]
+    Restore(String),
     /// A line of the audit log is not an audit event.
     #[error("cannot read line {line} of the audit log")]
     Audit {

@@ -7,6 +7,7 @@ mod certificates;
 pub mod cluster;
 mod directory;
 mod error;
+mod etcd;
 mod kubeconfig;
 pub mod nodes;
 pub mod process;

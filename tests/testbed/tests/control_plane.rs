@@ -1,6 +1,7 @@
 //! Tests of the test bed with real servers.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::Path,
     process::Output,
@@ -15,6 +16,7 @@ use kube_batch_testbed::{
     process::wait_for,
 };
 use rustix::process::{Pid, test_kill_process};
+use serde_json::Value;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -243,4 +245,152 @@ fn failed_start_shows_the_end_of_the_log() {
     assert!(tail.contains("unknown flag: --no-such-flag"), "{tail}");
     assert!(log.exists());
     fs::remove_dir_all(log.ancestors().nth(2).unwrap()).unwrap();
+}
+
+/// Every object except for events and for what the API server keeps for itself: its kind and name, and its content
+/// without what changes with each write.
+fn all_objects(plane: &ControlPlane) -> Result<BTreeMap<String, Value>> {
+    let kinds = plane.kubectl(["api-resources", "--verbs=list", "--output=name"])?;
+    let kinds: Vec<&str> = kinds.lines().filter(|kind| !kind.starts_with("events")).collect();
+    let args = ["get", &kinds.join(","), "--all-namespaces", "--output=json"];
+    let list: Value = serde_json::from_str(&plane.kubectl(args)?).expect("JSON");
+    let named = list["items"].as_array().expect("a list").iter().cloned().map(|mut object| {
+        let metadata = object["metadata"].as_object_mut().expect("an object has metadata");
+        metadata.remove("resourceVersion");
+        let [namespace, name] = ["namespace", "name"].map(|key| metadata.get(key).cloned());
+        (format!("{} {namespace:?} {name:?}", object["kind"]), object)
+    });
+    let is_own_lease = |key: &String| key.contains("Lease") && key.contains("apiserver-");
+    Ok(named.filter(|(key, _)| !is_own_lease(key)).collect())
+}
+
+/// Objects of many kinds, in namespaces and outside.
+const MANY_KINDS: &str = "
+{apiVersion: v1, kind: Namespace, metadata: {name: team}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: held, namespace: team, finalizers: [example.com/nobody-removes-this]}
+---
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: account, namespace: team}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: secret, namespace: default}, stringData: {a: b}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: service, namespace: team}
+spec: {selector: {of: many}, ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: claim, namespace: team}
+spec: {storageClassName: immediate, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: many, namespace: team}
+spec:
+  completions: 4
+  parallelism: 4
+  template:
+    metadata:
+      labels: {of: many}
+      annotations: {testbed.kube-batch/stop-after: 1h}
+    spec:
+      restartPolicy: Never
+      nodeName: node-00000
+      containers: [{name: main, image: none}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: replicated, namespace: team}
+spec:
+  replicas: 3
+  selector: {matchLabels: {of: replicated}}
+  template:
+    metadata: {labels: {of: replicated}}
+    spec: {containers: [{name: main, image: none}]}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: budget, namespace: team}
+spec: {minAvailable: 1, selector: {matchLabels: {of: many}}}
+---
+{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 1000}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: extended, labels: {rbac.authorization.k8s.io/aggregate-to-view: 'true'}}
+rules: [{apiGroups: [example.com], resources: [things], verbs: [get]}]
+---
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: PriorityLevelConfiguration
+metadata: {name: level}
+spec: {type: Limited, limited: {nominalConcurrencyShares: 1, limitResponse: {type: Reject}}}
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: lease, namespace: kube-system}
+spec: {holderIdentity: nobody}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.example.com}
+spec:
+  group: example.com
+  names: {kind: Thing, plural: things}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object}}
+";
+
+/// Creates, changes and deletes objects of many kinds.
+fn make_a_mess(plane: &ControlPlane) -> Result<()> {
+    plane.create_nodes(&Nodes { n: 3, ..Nodes::default() })?;
+    plane.apply(MANY_KINDS)?;
+    plane.kubectl(["wait", "--for=condition=Established", "crd/things.example.com"])?;
+    let thing =
+        "{apiVersion: example.com/v1, kind: Thing, metadata: {name: thing, namespace: team}}";
+    plane.apply(thing)?;
+    wait_for_job(plane)?;
+    // Neither ends: the pods stop after an hour, and nobody removes the finalizer.
+    plane.kubectl(["delete", "pods", "--all", "--namespace=team", "--wait=false"])?;
+    plane.kubectl(["delete", "configmap", "held", "--namespace=team", "--wait=false"])?;
+    // Objects that were there before.
+    plane.kubectl(["label", "namespace", "default", "changed=yes"])?;
+    plane.kubectl(["delete", "storageclass", "immediate"])?;
+    plane.kubectl(["delete", "serviceaccount", "default", "--namespace=default"])?;
+    plane.kubectl(["delete", "clusterrole", "system:kube-dns"])?;
+    plane.kubectl(["create", "clusterrole", "system:kube-dns", "--verb=get", "--resource=pods"])?;
+    Ok(())
+}
+
+/// Waits until the pods of the Job in [`MANY_KINDS`] run.
+fn wait_for_job(plane: &ControlPlane) -> Result<()> {
+    let running = ["wait", "--for=jsonpath={.status.ready}=4", "job/many", "--namespace=team"];
+    plane.kubectl(running.into_iter().chain(["--timeout=120s"])).map(drop)
+}
+
+#[test]
+fn restored_plane_has_the_objects_that_it_had() {
+    let plane = ControlPlane::start(Options::default()).unwrap();
+    let mut snapshot = plane.snapshot().unwrap();
+    let before = all_objects(&plane).unwrap();
+    make_a_mess(&plane).unwrap();
+    assert!(all_objects(&plane).unwrap().len() > before.len() + 25);
+
+    let start = Instant::now();
+    plane.restore(&mut snapshot).unwrap();
+    eprintln!("all objects are restored in {:.1?}", start.elapsed());
+    assert_eq!(all_objects(&plane).unwrap(), before);
+    let things = plane.kubectl(["get", "things.example.com"]).unwrap_err().to_string();
+    assert!(things.contains("the server doesn't have a resource type"), "{things}");
+
+    // It works as a new one does.
+    plane.create_nodes(&Nodes { n: 3, ..Nodes::default() }).unwrap();
+    plane.apply(MANY_KINDS).unwrap();
+    wait_for_job(&plane).unwrap();
 }
