@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{Read, Seek, SeekFrom},
+    io::{self, Read, Seek, SeekFrom},
     path::PathBuf,
 };
 
@@ -42,18 +42,30 @@ pub struct AuditEvent {
 }
 
 /// Reads an audit log while it is being written; each read returns the new events.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct AuditReader {
     log: PathBuf,
     /// Bytes and lines that have been read.
     offset: u64,
     n_lines: usize,
+    /// Requests that arrived earlier are left out.
+    since: Timestamp,
 }
 
 impl AuditReader {
     /// A reader at the beginning of the log, which need not exist yet.
     pub fn new(log: PathBuf) -> Self {
-        Self { log, offset: 0, n_lines: 0 }
+        Self { log, offset: 0, n_lines: 0, since: Timestamp::MIN }
+    }
+
+    /// Leaves out all requests that have arrived so far, also if they are not complete yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the log cannot be read.
+    pub(crate) fn begin(&mut self) -> Result<()> {
+        self.since = Timestamp::now();
+        self.lines(|_, _| Ok(()))
     }
 
     /// Returns the events since the last call, in the order in which the requests were completed.
@@ -63,22 +75,38 @@ impl AuditReader {
     /// [`Error::Io`] if the log cannot be read, [`Error::Audit`] if a complete line is not an
     /// event. An incomplete last line is still being written, and is left for the next call.
     pub fn read(&mut self) -> Result<Vec<AuditEvent>> {
-        let what = || Error::io(format!("read {}", self.log.display()));
-        let mut file = File::open(&self.log).map_err(what())?;
-        file.seek(SeekFrom::Start(self.offset)).map_err(what())?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(what())?;
+        let since = self.since;
         let mut events = Vec::new();
+        self.lines(|line, bytes| {
+            let event: Event =
+                serde_json::from_slice(bytes).map_err(|source| Error::Audit { line, source })?;
+            if event.request_received_timestamp >= since {
+                events.push(event.into());
+            }
+            Ok(())
+        })?;
+        Ok(events)
+    }
+
+    /// Calls `read` with each new line that is complete, and its number.
+    fn lines(&mut self, mut read: impl FnMut(usize, &[u8]) -> Result<()>) -> Result<()> {
+        let bytes = self.new_bytes().map_err(Error::io(format!("read {}", self.log.display())))?;
         for line in
             bytes.split_inclusive(|&byte| byte == b'\n').filter(|line| line.ends_with(b"\n"))
         {
             self.offset += line.len() as u64;
             self.n_lines += 1;
-            let event: Event = serde_json::from_slice(line)
-                .map_err(|source| Error::Audit { line: self.n_lines, source })?;
-            events.push(event.into());
+            read(self.n_lines, line)?;
         }
-        Ok(events)
+        Ok(())
+    }
+
+    fn new_bytes(&self) -> io::Result<Vec<u8>> {
+        let mut file = File::open(&self.log)?;
+        file.seek(SeekFrom::Start(self.offset))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 }
 
@@ -179,5 +207,21 @@ mod tests {
             reader.read().unwrap().into_iter().map(|event| event.name).collect();
         assert_eq!(names, ["q"]);
         assert_eq!(reader.read().unwrap(), []);
+    }
+
+    /// A watch of the test before is logged when it ends, which may be after the next test has begun.
+    #[test]
+    fn requests_that_arrived_before_the_beginning_are_left_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("audit.log");
+        fs::write(&log, line("before")).unwrap();
+        let mut reader = AuditReader::new(log.clone());
+        reader.begin().unwrap();
+        let late = line("late");
+        let next = line("next").replace("2026-01-02", "9998-01-02");
+        fs::write(&log, [line("before"), late, next].concat()).unwrap();
+        let names: Vec<String> =
+            reader.read().unwrap().into_iter().map(|event| event.name).collect();
+        assert_eq!(names, ["next"]);
     }
 }

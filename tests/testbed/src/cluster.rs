@@ -6,6 +6,7 @@
 
 mod flags;
 mod snapshot;
+mod uses;
 
 pub use snapshot::Snapshot;
 
@@ -38,6 +39,9 @@ use crate::{
 const API_SERVER_NAMES: [&str; 4] =
     ["127.0.0.1", "localhost", "10.0.0.1", "kubernetes.default.svc"];
 
+/// The file of the audit log, among the other logs.
+const AUDIT_LOG: &str = "audit.log";
+
 /// Maximum time until a server is ready. It usually takes a few seconds; the rest is for a loaded machine.
 const START_TIMEOUT: Duration = Duration::from_secs(180);
 
@@ -48,7 +52,7 @@ const READY_PAUSE: Duration = Duration::from_millis(300);
 const N_ATTEMPTS: u32 = 5;
 
 /// The options of a control plane. The defaults suit a test of a scheduler.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Run the controllers of Kubernetes. Without them, Jobs create no pods and no garbage is collected.
     pub controllers: bool,
@@ -153,6 +157,12 @@ pub struct ControlPlane {
     /// The running servers, without those that were stopped.
     processes: BTreeMap<Server, Process>,
     n_kubeconfigs: AtomicU32,
+    /// The audit log since the test began that uses it.
+    audit: AuditReader,
+    /// Number of tests that have begun to use it.
+    n_uses: u32,
+    /// Whether a server was stopped or restarted.
+    is_altered: bool,
     /// The last field, so that it is dropped after the processes that write to it.
     directory: Directory,
 }
@@ -214,6 +224,9 @@ impl ControlPlane {
             ports: Ports { etcd, etcd_peer, api_server },
             processes: BTreeMap::new(),
             n_kubeconfigs: AtomicU32::new(0),
+            audit: AuditReader::new(directory.part(Part::Logs).join(AUDIT_LOG)),
+            n_uses: 0,
+            is_altered: false,
             directory,
         };
         let file = |name: &str, content: &str| {
@@ -301,6 +314,7 @@ impl ControlPlane {
     ///
     /// [`Error::Io`] if it cannot be killed.
     pub fn stop(&mut self, server: Server) -> Result<()> {
+        self.is_altered = true;
         self.processes.remove(&server).map_or(Ok(()), |process| process.kill().map(|_| ()))
     }
 
@@ -484,12 +498,13 @@ impl ControlPlane {
     }
 
     fn audit_log(&self) -> PathBuf {
-        self.log_dir().join("audit.log")
+        self.log_dir().join(AUDIT_LOG)
     }
 
-    /// A reader of the audit log from its beginning; [`Options::audit`] must be set.
+    /// A reader of the audit log; [`Options::audit`] must be set. It begins at the start of the control plane, or of
+    /// the test for which a [`Pool`](crate::pool::Pool) gave it out.
     pub fn audit_reader(&self) -> AuditReader {
-        AuditReader::new(self.audit_log())
+        self.audit.clone()
     }
 
     /// The events of the audit log so far.
@@ -509,6 +524,16 @@ impl ControlPlane {
     /// Process ids of the running servers.
     pub fn process_ids(&self) -> Vec<u32> {
         self.processes.values().map(Process::id).collect()
+    }
+
+    /// Whether all servers run, and were never stopped, and nothing has failed that the logs are kept for.
+    pub(crate) fn is_as_started(&self) -> bool {
+        !self.is_altered && !self.directory.are_logs_kept()
+    }
+
+    /// The directory of all its files.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.directory.root()
     }
 
     fn user_kubeconfig(&self, file: &str) -> PathBuf {

@@ -31,22 +31,32 @@ impl Directory {
         Ok(Self { root: Some(root), keeps_logs: AtomicBool::new(false) })
     }
 
+    /// Its path.
+    pub(crate) fn root(&self) -> PathBuf {
+        let root = self.root.as_ref().expect("the directory exists until it is dropped");
+        root.path().to_owned()
+    }
+
     /// One of its subdirectories.
     pub(crate) fn part(&self, part: Part) -> PathBuf {
-        let root = self.root.as_ref().expect("the directory exists until it is dropped");
-        root.path().join(part.name())
+        self.root().join(part.name())
     }
 
     /// Leaves the logs where they are, whatever happens.
     pub(crate) fn keep_logs(&self) {
         self.keeps_logs.store(true, Ordering::Relaxed);
     }
+
+    /// Whether the logs stay.
+    pub(crate) fn are_logs_kept(&self) -> bool {
+        self.keeps_logs.load(Ordering::Relaxed)
+    }
 }
 
 impl Drop for Directory {
     fn drop(&mut self) {
         let Some(root) = self.root.take() else { return };
-        if !self.keeps_logs.load(Ordering::Relaxed) && !thread::panicking() {
+        if !self.are_logs_kept() && !thread::panicking() {
             // Files that cannot be removed stay among the temporary files of the system.
             return drop(root);
         }

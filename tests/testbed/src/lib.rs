@@ -8,8 +8,10 @@ pub mod cluster;
 mod directory;
 mod error;
 mod etcd;
+mod janitor;
 mod kubeconfig;
 pub mod nodes;
+pub mod pool;
 pub mod process;
 mod stages;
 

@@ -13,10 +13,12 @@ use kube_batch_testbed::{
     assets::Binary,
     cluster::{ControlPlane, Options, Server},
     nodes::Nodes,
-    process::wait_for,
+    pool::{Pool, PooledPlane},
+    process::{Process, wait_for},
 };
 use rustix::process::{Pid, test_kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
+use tempfile::TempDir;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -393,4 +395,90 @@ fn restored_plane_has_the_objects_that_it_had() {
     plane.create_nodes(&Nodes { n: 3, ..Nodes::default() }).unwrap();
     plane.apply(MANY_KINDS).unwrap();
     wait_for_job(&plane).unwrap();
+}
+
+/// Takes a control plane for a test, with nothing prepared.
+fn take(pool: &'static Pool, test: &str) -> Result<PooledPlane> {
+    let options = Options { controllers: false, kwok: false, audit: true, ..Options::default() };
+    let mut plane = pool.take(test, options, "empty")?;
+    if plane.is_new() {
+        plane.remember()?;
+    }
+    Ok(plane)
+}
+
+#[test]
+fn planes_that_can_be_cleaned_are_used_again() {
+    static POOL: Pool = Pool::new();
+    let plane = take(&POOL, "first").unwrap();
+    let servers = plane.process_ids();
+    plane.kubectl(["create", "configmap", "of-first"]).unwrap();
+    fs::write(plane.log_dir().join("own.log"), "of the first test").unwrap();
+    drop(plane);
+
+    let plane = take(&POOL, "second").unwrap();
+    assert_eq!(plane.process_ids(), servers);
+    plane.kubectl(["get", "configmap", "of-first"]).unwrap_err();
+    plane.kubectl(["create", "configmap", "of-second"]).unwrap();
+    let events = plane.audit_events().unwrap();
+    let created: Vec<&str> = (events.iter().filter(|event| event.verb == "create"))
+        .map(|event| event.name.as_str())
+        .collect();
+    assert_eq!(created, ["of-second"]);
+    let logs = plane.log_dir();
+    let tests = fs::read_to_string(logs.join("tests.txt")).unwrap();
+    let tests: Vec<&str> = tests.lines().filter_map(|line| line.rsplit(' ').next()).collect();
+    assert_eq!(tests, ["first", "second"]);
+    assert!(!logs.join("own.log").exists());
+    assert!(logs.join("before-1/own.log").exists());
+
+    plane.apply(POLICY).unwrap();
+    let plane = replaced(&POOL, plane).unwrap();
+
+    // A client keeps creating objects.
+    let client = start_restless_client(&plane).unwrap();
+    let mut plane = replaced(&POOL, plane).unwrap();
+    drop(client);
+
+    plane.restart(Server::Etcd).unwrap();
+    let servers = plane.process_ids();
+    drop(plane);
+    assert!(!servers.into_iter().any(is_alive), "a plane of which a server was stopped");
+}
+
+/// The API server enforces it with a delay.
+const POLICY: &str = "
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: policy}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  validations: [{expression: 'false'}]
+";
+
+/// A client that creates objects for longer than a plane may take to become clean.
+fn start_restless_client(plane: &ControlPlane) -> Result<(Process, TempDir)> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let object = |nth| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("n-{nth}")}});
+    let objects: Vec<Value> = (0..5000).map(object).collect();
+    let file = directory.path().join("objects.json");
+    fs::write(&file, json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string())
+        .expect("a file");
+    let mut client = plane.kubectl_command();
+    client.args(["create", "--validate=false", "--filename"]).arg(file);
+    let process = Process::start("client", &client, &directory.path().join("log"))?;
+    let exists = ["get", "configmap", "n-0"];
+    wait_for("its first object", TIMEOUT, || Ok(plane.kubectl(exists).ok()))?;
+    Ok((process, directory))
+}
+
+/// Gives a plane back, and returns the one of the next test, which must be new; nothing may be left of the first.
+fn replaced(pool: &'static Pool, plane: PooledPlane) -> Result<PooledPlane> {
+    let (servers, logs) = (plane.process_ids(), plane.log_dir());
+    drop(plane);
+    let next = take(pool, "next")?;
+    assert!(!servers.iter().any(|id| is_alive(*id) || next.process_ids().contains(id)));
+    assert!(!logs.exists());
+    Ok(next)
 }
