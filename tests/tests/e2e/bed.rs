@@ -12,8 +12,9 @@ use std::{
 };
 
 use kube_batch_testbed::{
-    cluster::{ControlPlane, Options},
+    cluster::Options,
     nodes::Nodes,
+    pool::{Pool, PooledPlane},
     process::Process,
 };
 use serde_json::{Value, json};
@@ -41,11 +42,15 @@ pub(crate) fn binary() -> &'static Path {
     BINARY.get_or_init(|| build::debug().expect("the scheduler builds"))
 }
 
+/// The control planes of all tests.
+static PLANES: Pool = Pool::new();
+
 /// A cluster under test.
 pub(crate) struct Bed {
-    pub(crate) plane: ControlPlane,
-    reader: Reader,
+    /// The first field, so that they are killed before the control plane is given to another test.
     schedulers: Vec<Scheduler>,
+    reader: Reader,
+    pub(crate) plane: PooledPlane,
 }
 
 /// A running scheduler.
@@ -67,18 +72,51 @@ impl Bed {
 
     /// Like [`empty`](Self::empty), with these options of the control plane.
     pub(crate) fn empty_with_options(options: Options) -> Self {
-        let plane = ControlPlane::start(options).unwrap_or_else(|error| panic!("{error}"));
-        let reader = Reader::new(&plane.kubeconfig());
-        Self { plane, reader, schedulers: Vec::new() }
+        let mut bed = Self::take(options, "empty");
+        bed.remember();
+        bed
     }
 
     /// Like [`new`](Self::new), with these options of the control plane.
     pub(crate) fn with_options(options: Options, nodes: &Nodes) -> Self {
-        let bed = Self::empty_with_options(options);
-        bed.install();
+        let mut bed = Self::take(options, "installed");
+        if bed.plane.is_new() {
+            bed.install();
+            bed.wait_until_removed(&["replicasets.apps", "pods"]);
+            bed.remember();
+        }
         bed.plane.create_nodes(nodes).expect("nodes are created");
         bed.create_namespace(NAMESPACE);
         bed
+    }
+
+    /// A control plane in this state, which has to be prepared if it is new. All have an audit log, so that tests
+    /// with and without one use the same.
+    fn take(options: Options, state: &'static str) -> Self {
+        let options = Options { audit: true, ..options };
+        let thread = thread::current();
+        // The harness names a thread after its test.
+        let plane = PLANES.take(thread.name().unwrap_or("a test"), options, state);
+        let plane = plane.unwrap_or_else(|error| panic!("{error}"));
+        let reader = Reader::new(&plane.kubeconfig());
+        Self { schedulers: Vec::new(), reader, plane }
+    }
+
+    /// Remembers the state of a new control plane for the tests after this one.
+    fn remember(&mut self) {
+        if self.plane.is_new() {
+            self.plane.remember().unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+
+    /// Waits until the garbage collector has deleted everything of these kinds.
+    fn wait_until_removed(&self, kinds: &[&str]) {
+        for kind in kinds {
+            self.eventually(&format!("{kind} are deleted"), || {
+                let left = self.kubectl(["get", kind, "--all-namespaces", "--output=name"])?;
+                if left.is_empty() { Ok(()) } else { Err(left) }
+            });
+        }
     }
 
     /// Creates a namespace and waits until pods can be created in it.

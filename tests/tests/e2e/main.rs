@@ -1,7 +1,8 @@
 //! End-to-end tests of the scheduler with a real API server.
 //!
-//! Each test starts its own control plane. The scheduler runs as a separate process with the
-//! service account and the role in `deploy/`. Tests use `kubectl` where a user would.
+//! Each test has a control plane of its own while it runs, which has been cleaned if another test used it before.
+//! The scheduler runs as a separate process with the service account and the role in `deploy/`. Tests use `kubectl`
+//! where a user would.
 
 mod admission_policy;
 mod api_usage;
