@@ -3,6 +3,7 @@
 
 pub(crate) mod changes;
 mod fields;
+mod history;
 mod plugins;
 
 use std::sync::Arc;

@@ -2,112 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_cache::store::Store;
 use kube_batch_framework::memory::Memory;
-use kube_batch_model::{
-    facts::{
-        group::{GroupFacts, RoleFacts},
-        pod::TaskFacts,
-    },
-    name::ObjectKey,
-    resource::ResourceList,
-};
-
+use kube_batch_model::{facts::group::RoleFacts, name::ObjectKey, resource::ResourceList};
 use kube_batch_sim::simulation::Simulation;
 
-use super::{cycle, read, simulation};
-
-const QUEUE: &str = "apiVersion: scheduling.sigs.dev/v1alpha2, kind: Queue";
-const GROUP: &str = "apiVersion: scheduling.sigs.dev/v1alpha2, kind: PodGroup";
-const WITH_SHARES: &str = "{name: predicates}, {name: proportion}, {name: nodeorder}";
-const WITHOUT_SHARES: &str = "{name: predicates}, {name: nodeorder}";
-
-fn node(name: &str, cpu: &str) -> String {
-    format!(
-        "{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{on: {name}}}}}, \
-         status: {{allocatable: {{cpu: '{cpu}', pods: '9'}}}}}}"
-    )
-}
-
-fn queue(name: &str, spec: &str) -> String {
-    format!("{{{QUEUE}, metadata: {{name: {name}}}, spec: {{{spec}}}}}")
-}
-
-fn group(name: &str, spec: &str) -> String {
-    format!("{{{GROUP}, metadata: {{name: {name}, namespace: ns}}, spec: {{{spec}}}}}")
-}
-
-/// A pod of a group; `spec` is the rest of its specification.
-fn pod(name: &str, group: &str, cpu: &str, spec: &str) -> String {
-    format!(
-        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: ns, uid: {name}, \
-         annotations: {{scheduling.k8s.io/group-name: {group}}}}}, spec: {{schedulerName: kube-batch, {spec}\
-         containers: [{{name: c, resources: {{requests: {{cpu: '{cpu}'}}}}}}]}}}}"
-    )
-}
-
-fn running(name: &str, group: &str, cpu: &str, node: &str) -> String {
-    let pod = pod(name, group, cpu, &format!("nodeName: {node}, "));
-    format!("{}, status: {{phase: Running}}}}", &pod[..pod.len() - 1])
-}
-
-/// A history: jobs wait in vain, and one change lets one of them start.
-struct History<'a> {
-    actions: &'a str,
-    /// The plugins of the second tier.
-    plugins: &'a str,
-    objects: Vec<String>,
-}
-
-impl History<'_> {
-    fn text(&self) -> String {
-        let Self { actions, plugins, objects } = self;
-        let objects: String = objects.iter().map(|object| format!("- {object}\n")).collect();
-        format!(
-            "name: fields\nenvironment: {{terminationCycles: 9}}\nconfig:\n  actions: {actions}\n  tiers:\n  \
-             - plugins: [{{name: priority}}, {{name: gang}}]\n  - plugins: [{plugins}]\n\
-             objects:\n- {{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {{name: high}}, value: 100}}\n\
-             {objects}steps:\n- cycles: 1\n"
-        )
-    }
-
-    /// Checks that the job is not tried while nothing changes, and that a cycle after the change decides something.
-    fn decides_after(&self, change: impl FnOnce(&mut Store)) {
-        let mut simulation = self.in_vain();
-        change(&mut simulation.world.store);
-        let (cycle, _) = cycle(&mut simulation);
-        assert!(!cycle.decisions.is_empty(), "the job is not tried again: {:#?}", cycle.jobs);
-    }
-
-    /// The simulation after some cycles in which nothing is decided, and the last try is remembered.
-    fn in_vain(&self) -> Simulation {
-        let case = read(&self.text());
-        let mut simulation = simulation(&case, Memory::with_budget(u64::MAX), |_| true);
-        let mut works = Vec::new();
-        for _ in 0..4 {
-            let (cycle, work) = cycle(&mut simulation);
-            assert_eq!(cycle.decisions, [], "the job waits in vain");
-            works.push(work);
-        }
-        assert!(works[3] < works[0], "the try is not remembered: {works:?}");
-        simulation
-    }
-}
-
-fn change_group(store: &mut Store, name: &str, change: impl FnOnce(&mut GroupFacts)) {
-    let found = store.groups.iter().find(|(_, facts)| *facts.key.name == *name);
-    let (key, mut facts) =
-        found.map(|(key, facts)| (key.clone(), GroupFacts::clone(facts))).expect("the PodGroup");
-    change(&mut facts);
-    store.groups.apply(key, facts);
-}
-
-fn change_pod(store: &mut Store, name: &str, change: impl FnOnce(&mut TaskFacts)) {
-    let key = ObjectKey::new("ns", name);
-    let mut facts = TaskFacts::clone(store.pods.get(&key).expect("the pod"));
-    change(&mut facts);
-    store.pods.apply(key, facts);
-}
+use super::{
+    cycle,
+    history::{
+        History, WITH_SHARES, WITHOUT_SHARES, change_group, change_pod, group, node, pod, queue,
+        running,
+    },
+    read, simulation,
+};
 
 fn cpus(n: i64) -> ResourceList {
     let amounts = BTreeMap::from([("cpu".into(), n * 1000)]);
