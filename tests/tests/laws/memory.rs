@@ -2,9 +2,11 @@
 //! in vain take a bounded part of a cycle.
 
 pub(crate) mod changes;
+mod claims;
 mod fields;
 mod history;
 mod plugins;
+mod turns;
 
 use std::sync::Arc;
 
@@ -86,6 +88,17 @@ fn without_reasons(cycle: &Cycle) -> Cycle {
     Cycle { jobs: cycle.jobs.iter().map(without_reason).collect(), ..cycle.clone() }
 }
 
+/// Checks that a cycle with a memory decides and reports the same as one without. `history` says which one it is.
+fn assert_same(with: &Cycle, without: &Cycle, history: impl Fn() -> String) {
+    let message = || format!("{}{with:#?}\n{without:#?}", history());
+    assert!(with.decisions == without.decisions, "{}", message());
+    let is_same = match with.decisions.is_empty() {
+        true => with == without,
+        false => without_reasons(with) == without_reasons(without),
+    };
+    assert!(is_same, "{}", message());
+}
+
 /// What changes between two cycles, if anything does. The numbers are the objects of the case that are still to come.
 type NextChange = fn(&Simulation, &mut Rng, &mut Vec<usize>) -> Option<Change>;
 
@@ -105,13 +118,7 @@ fn compare(seed: u64, case: &Case, rng: &mut Rng, next_change: NextChange) -> (u
         }
         let ((of_with, work_with), (of_without, work_without)) =
             (cycle(&mut with), cycle(&mut without));
-        let message = || format!("seed {seed}, step {step}: {of_with:#?}\n{of_without:#?}");
-        assert!(of_with.decisions == of_without.decisions, "{}", message());
-        let is_same = match of_with.decisions.is_empty() {
-            true => of_with == of_without,
-            false => without_reasons(&of_with) == without_reasons(&of_without),
-        };
-        assert!(is_same, "{}", message());
+        assert_same(&of_with, &of_without, || format!("seed {seed}, step {step}: "));
         work = (work.0 + work_with, work.1 + work_without);
     }
     work

@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 
 use kube_batch_framework::memory::Memory;
-use kube_batch_model::{facts::group::RoleFacts, name::ObjectKey, resource::ResourceList};
+use kube_batch_model::{
+    facts::{group::RoleFacts, run_time::RunTime},
+    name::ObjectKey,
+    resource::ResourceList,
+};
 use kube_batch_sim::simulation::Simulation;
 
 use super::{
     cycle,
     history::{
-        History, WITH_SHARES, WITHOUT_SHARES, change_group, change_pod, group, node, pod, queue,
-        running,
+        History, WITH_SHARES, WITHOUT_SHARES, change_group, change_pod, composite, group, node,
+        pod, queue, running, what_waits, with_run_time,
     },
     read, simulation,
 };
@@ -25,6 +29,7 @@ fn preempts(waits: &str, spec: &str) -> History<'static> {
     History {
         actions: "allocate, preempt",
         plugins: WITHOUT_SHARES,
+        gang: "",
         objects: vec![
             queue("default", "weight: 1"),
             queue("other", "weight: 1"),
@@ -60,6 +65,7 @@ fn of_its_pod() {
     let gated = History {
         actions: "allocate",
         plugins: WITHOUT_SHARES,
+        gang: "",
         objects: vec![
             queue("default", "weight: 1"),
             node("n", "2"),
@@ -80,6 +86,7 @@ fn with_roles(role_of_small: &str) -> History<'static> {
     History {
         actions: "allocate",
         plugins: WITHOUT_SHARES,
+        gang: "",
         objects: vec![
             queue("default", "weight: 1"),
             node("n", "2"),
@@ -105,6 +112,7 @@ fn of_its_topology() {
     let history = History {
         actions: "allocate",
         plugins: "{name: predicates}, {name: nodeorder}, {name: topology}",
+        gang: "",
         objects: vec![
             queue("default", "weight: 1"),
             node("n", "2"),
@@ -127,6 +135,7 @@ fn of_the_shares() {
     let history = History {
         actions: "reclaim, allocate",
         plugins: WITH_SHARES,
+        gang: "",
         objects: vec![
             queue("one", "weight: 1"),
             queue("two", "weight: 1"),
@@ -154,6 +163,7 @@ fn preempts_gang(runs: &str, roles: [&str; 3]) -> History<'static> {
     History {
         actions: "allocate, preempt",
         plugins: WITHOUT_SHARES,
+        gang: "",
         objects: vec![
             queue("default", "weight: 1"),
             node("n", "2"),
@@ -178,6 +188,36 @@ fn of_a_gang_that_runs() {
     preempts_gang("minMember: 3", ["a", "a", "a"]).decides_after(|store| {
         change_group(store, "runs", |group| group.leaves_whole = true);
     });
+    preempts_gang("minMember: 1, priorityClassName: high", ["a", "a", "a"]).decides_after(
+        |store| {
+            change_group(store, "runs", |group| group.priority_class = None);
+        },
+    );
+    let mut of_other = preempts_gang("minMember: 1, queue: other", ["a", "a", "a"]);
+    of_other.objects.insert(0, queue("other", "weight: 1"));
+    of_other.decides_after(|store| {
+        change_group(store, "runs", |group| group.queue = Some("default".into()));
+    });
+}
+
+/// A gang that runs is needed by its composite PodGroup, until it is no part of it.
+#[test]
+fn of_a_composite_that_runs() {
+    let mut history = preempts("minMember: 1, priorityClassName: high", "nodeSelector: {on: n}, ");
+    history.objects.extend([
+        node("m", "2"),
+        group("beside", "minMember: 1"),
+        running("beside", "beside", "2", "m"),
+        composite("run", 2, ""),
+    ]);
+    let cycles = history.cycles(6, |at, store| {
+        for name in ["runs", "beside"] {
+            let parent = (at < 4).then(|| "run".into());
+            change_group(store, name, |group| group.parent = parent);
+        }
+    });
+    assert_eq!(cycles[3].decisions, []);
+    assert_ne!(cycles[4].decisions, []);
 }
 
 /// A gang that needs two places which another queue has to give up, in a queue whose capability is kept for the
@@ -188,6 +228,7 @@ fn of_what_is_kept_for_another_job() {
     let history = History {
         actions: "reclaim, allocate",
         plugins: WITH_SHARES,
+        gang: "",
         objects: vec![
             queue("one", "weight: 9, capability: {cpu: '3.2'}"),
             queue("two", "weight: 1"),
@@ -225,16 +266,13 @@ fn beside_a_reservation() -> History<'static> {
         actions: "allocate, preempt",
         plugins: "{name: predicates}, {name: nodeorder}, {name: proportion}, \
                   {name: reservation, arguments: {reservation.after: 0s}}",
+        gang: "",
         objects: vec![
             queue("default", "weight: 1"),
             node("n", "4"),
             node("m", "1"),
             group("long", "minMember: 1"),
-            running("long", "long", "3", "n").replacen(
-                "annotations: {",
-                "annotations: {scheduling.sigs.dev/run-time: 1h, ",
-                1,
-            ),
+            with_run_time(&running("long", "long", "3", "n"), "1h"),
             group("big", "minMember: 1"),
             pod("big", "big", "4", ""),
             group("waits", "minMember: 2"),
@@ -276,4 +314,115 @@ fn of_a_mistake_that_is_reported() {
     assert_eq!((0..4).map(|_| warnings(&mut simulation)).sum::<usize>(), 0);
     simulation.world.apply(case.objects[late].value.clone()).expect("valid");
     assert_eq!(warnings(&mut simulation), 1);
+}
+
+/// A pod of a job runs, and another one may wait for its place.
+pub(super) fn beside_its_own_pod() -> History<'static> {
+    History {
+        actions: "allocate, preempt",
+        plugins: WITHOUT_SHARES,
+        gang: "",
+        objects: vec![
+            queue("default", "weight: 1"),
+            node("n", "2"),
+            group("waits", "minMember: 1, priorityClassName: high"),
+            running("runs", "waits", "2", "n"),
+        ],
+    }
+}
+
+#[test]
+fn of_the_priority_of_a_pod() {
+    let mut history = beside_its_own_pod();
+    history.objects.push(pod("waits", "waits", "2", ""));
+    history.decides_after(|store| change_pod(store, "waits", |pod| pod.priority = 1));
+}
+
+/// It could evict a pod from a node that is reserved for a job of another queue, if it ended before that starts.
+#[test]
+fn of_its_run_time() {
+    let on_n = "nodeSelector: {on: n}, ";
+    let earlier = |object: &str| {
+        object.replacen("metadata: {", "metadata: {creationTimestamp: '2024-12-31T00:00:00Z', ", 1)
+    };
+    let history = History {
+        actions: "allocate, preempt",
+        plugins: "{name: predicates}, {name: nodeorder}, {name: proportion}, \
+                  {name: reservation, arguments: {reservation.after: 1h}}",
+        gang: "",
+        objects: vec![
+            queue("one", "weight: 1"),
+            queue("two", "weight: 1"),
+            node("n", "4"),
+            node("idle", "20"),
+            group("low", "minMember: 1, queue: one"),
+            with_run_time(&running("low", "low", "2", "n"), "1h"),
+            group("long", "minMember: 1, queue: two"),
+            with_run_time(&running("long", "long", "2", "n"), "1h"),
+            earlier(&group("big", "minMember: 1, queue: two")),
+            earlier(&pod("big", "big", "4", on_n)),
+            group("waits", "minMember: 1, priorityClassName: high, queue: one"),
+            pod("waits", "waits", "2", on_n),
+        ],
+    };
+    history.decides_after(|store| {
+        change_pod(store, "waits", |pod| {
+            pod.run_time = Some(RunTime { seconds: Some(60), unreadable: None });
+        });
+    });
+}
+
+/// One pod of a gang waits for the place of a pod that terminates, until that is known not to end.
+#[test]
+fn of_a_pod_that_does_not_end() {
+    let terminating = running("runs", "runs", "2", "n").replacen(
+        "{name: runs",
+        "{deletionTimestamp: '2024-12-31T00:00:00Z', name: runs",
+        1,
+    );
+    let history = History {
+        actions: "allocate",
+        plugins: WITHOUT_SHARES,
+        gang: "gang.terminationTimeout: 6s",
+        objects: vec![
+            queue("default", "weight: 1"),
+            node("n", "2"),
+            node("m", "2"),
+            group("runs", "minMember: 1"),
+            terminating,
+            group("keeps", "minMember: 1"),
+            running("keeps", "keeps", "2", "m"),
+            group("waits", "minMember: 2"),
+            pod("waits-0", "waits", "2", "nodeSelector: {on: n}, "),
+            pod("waits-1", "waits", "2", "nodeSelector: {on: m}, "),
+        ],
+    };
+    let cycles = history.cycles(9, |_, _| {});
+    assert_ne!(what_waits(&cycles[8]), what_waits(&cycles[3]), "time changes nothing");
+}
+
+const TOPOLOGY: &str = "{name: predicates}, {name: nodeorder}, {name: topology}";
+
+/// It becomes part of a composite PodGroup that requires one topology domain.
+#[test]
+fn of_its_composite() {
+    let constraints = ", schedulingConstraints: {topology: [{key: on}]}";
+    let history = History {
+        actions: "allocate",
+        plugins: TOPOLOGY,
+        gang: "",
+        objects: vec![
+            queue("default", "weight: 1"),
+            node("n", "2"),
+            node("m", "2"),
+            composite("run", 1, constraints),
+            group("waits", "minMember: 3"),
+            pod("waits-0", "waits", "2", ""),
+            pod("waits-1", "waits", "2", ""),
+            pod("waits-2", "waits", "2", ""),
+        ],
+    };
+    history.differs_after(|store| {
+        change_group(store, "waits", |group| group.parent = Some("run".into()));
+    });
 }

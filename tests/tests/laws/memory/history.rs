@@ -1,14 +1,17 @@
 //! Histories in which a job waits in vain, and how they are written.
 
+use std::sync::Arc;
+
 use kube_batch_cache::store::Store;
-use kube_batch_framework::memory::Memory;
+use kube_batch_framework::{memory::Memory, report::Cycle};
 use kube_batch_model::{
     facts::{group::GroupFacts, pod::TaskFacts},
+    job_report::JobReport,
     name::ObjectKey,
 };
 use kube_batch_sim::simulation::Simulation;
 
-use super::{cycle, read, simulation};
+use super::{assert_same, cycle, read, simulation};
 
 const QUEUE: &str = "apiVersion: scheduling.sigs.dev/v1alpha2, kind: Queue";
 const GROUP: &str = "apiVersion: scheduling.sigs.dev/v1alpha2, kind: PodGroup";
@@ -44,21 +47,37 @@ pub(super) fn running(name: &str, group: &str, cpu: &str, node: &str) -> String 
     format!("{}, status: {{phase: Running}}}}", &pod[..pod.len() - 1])
 }
 
+pub(super) fn with_run_time(pod: &str, run_time: &str) -> String {
+    let annotation = format!("annotations: {{scheduling.sigs.dev/run-time: {run_time}, ");
+    pod.replacen("annotations: {", &annotation, 1)
+}
+
+/// A composite PodGroup that needs this number of its groups; `constraints` is the rest of its specification.
+pub(super) fn composite(name: &str, min: u32, constraints: &str) -> String {
+    format!(
+        "{{apiVersion: scheduling.k8s.io/v1alpha3, kind: CompositePodGroup, metadata: {{name: {name}, namespace: ns}}, \
+         spec: {{workloadRef: {{workloadName: w, templateName: {name}}}, \
+         schedulingPolicy: {{gang: {{minGroupCount: {min}}}}}{constraints}}}}}"
+    )
+}
+
 /// A history: jobs wait in vain, and one change lets one of them start.
 pub(super) struct History<'a> {
     pub(super) actions: &'a str,
     /// The plugins of the second tier.
     pub(super) plugins: &'a str,
+    /// The arguments of the plugin `gang`.
+    pub(super) gang: &'a str,
     pub(super) objects: Vec<String>,
 }
 
 impl History<'_> {
     pub(super) fn text(&self) -> String {
-        let Self { actions, plugins, objects } = self;
+        let Self { actions, plugins, gang, objects } = self;
         let objects: String = objects.iter().map(|object| format!("- {object}\n")).collect();
         format!(
             "name: fields\nenvironment: {{terminationCycles: 9}}\nconfig:\n  actions: {actions}\n  tiers:\n  \
-             - plugins: [{{name: priority}}, {{name: gang}}]\n  - plugins: [{plugins}]\n\
+             - plugins: [{{name: priority}}, {{name: gang, arguments: {{{gang}}}}}]\n  - plugins: [{plugins}]\n\
              objects:\n- {{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {{name: high}}, value: 100}}\n\
              {objects}steps:\n- cycles: 1\n"
         )
@@ -70,6 +89,36 @@ impl History<'_> {
         change(&mut simulation.world.store);
         let (cycle, _) = cycle(&mut simulation);
         assert!(!cycle.decisions.is_empty(), "the job is not tried again: {:#?}", cycle.jobs);
+    }
+
+    /// Checks that the job is not tried while nothing changes, and that the cycle after the change is another one, and the
+    /// same as without a memory.
+    pub(super) fn differs_after(&self, change: impl Fn(&mut Store)) {
+        self.in_vain();
+        let cycles = self.cycles(5, |at, store| {
+            if at == 4 {
+                change(store);
+            }
+        });
+        let [before, after] = [3, 4].map(|at| what_waits(&cycles[at]));
+        assert_ne!(before, after, "the change changes nothing");
+    }
+
+    /// Plays some cycles with a memory and without, and checks that they are the same. `change` is called before each
+    /// cycle, with its number.
+    pub(super) fn cycles(&self, n: usize, change: impl Fn(usize, &mut Store)) -> Vec<Cycle> {
+        let case = read(&self.text());
+        let memories = [Memory::with_budget(u64::MAX), Memory::none()];
+        let mut simulations = memories.map(|memory| simulation(&case, memory, |_| true));
+        let one = |at: usize| {
+            let [with, without] = simulations.each_mut().map(|simulation| {
+                change(at, &mut simulation.world.store);
+                cycle(simulation).0
+            });
+            assert_same(&with, &without, || format!("cycle {at}: "));
+            with
+        };
+        (0..n).map(one).collect()
     }
 
     /// The simulation after some cycles in which nothing is decided, and the last try is remembered.
@@ -85,6 +134,13 @@ impl History<'_> {
         assert!(works[3] < works[0], "the try is not remembered: {works:?}");
         simulation
     }
+}
+
+/// How many pods of each job have a place, and why the others wait.
+pub(super) fn what_waits(cycle: &Cycle) -> Vec<(u32, Option<String>)> {
+    let why =
+        |job: &Arc<JobReport>| job.unplaced_because.as_ref().map(|why| why.words().to_string());
+    cycle.jobs.iter().map(|job| (job.n_fitting, why(job))).collect()
 }
 
 pub(super) fn change_group(store: &mut Store, name: &str, change: impl FnOnce(&mut GroupFacts)) {
