@@ -5,18 +5,21 @@ use kube_batch_framework::{
     arguments::{ArgumentKind, ArgumentSpec},
     memory::Memory,
     plugin::{
-        Dependencies, Dependency, NodeQuery, OrderScope, Plugin, Proposal, VictimQuestion,
-        VictimScope, Vote,
+        Dependencies, Dependency, JobShares, NodeQuery, OrderScope, Plugin, Proposal, Provided,
+        VictimQuestion, VictimScope, Vote,
     },
     session_cache::SessionCache,
     spec::PluginSpec,
 };
 use kube_batch_model::{
     cluster::Cluster,
-    column::{ClassIdx, TaskIdx},
+    column::{ClassIdx, JobIdx, TaskIdx},
     decision::Decision,
-    facts::metadata::Metadata,
+    facts::{group_refs::GroupRefs, metadata::Metadata, pod::TaskFacts},
+    name::ObjectKey,
     reason::Unfit,
+    resource::Share,
+    selector::Labels,
 };
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, simulation::Simulation};
@@ -114,6 +117,89 @@ impl Plugin for Consent {
     }
 }
 
+/// Only pods that say so, or whose PodGroups do, evict others.
+struct Urgency;
+
+const URGENCY: PluginSpec = PluginSpec {
+    name: "urgency",
+    about: "only pods that say so, or whose PodGroups do, evict others",
+    arguments: &[],
+    metadata_prefixes: &["example.com/"],
+    new: |_| Box::new(Urgency),
+};
+
+impl Plugin for Urgency {
+    fn name(&self) -> &'static str {
+        "urgency"
+    }
+
+    fn order_scope(&self) -> OrderScope {
+        OrderScope::Own
+    }
+
+    fn dependencies(&self, _: &Cluster, _: ClassIdx) -> Dependencies {
+        Dependencies::NONE
+    }
+
+    fn vote(&self, cluster: &Cluster, proposal: &Proposal<'_>, _: VictimQuestion) -> Vote {
+        let job = cluster.tasks.job[proposal.preemptor];
+        let group = job.and_then(|job| cluster.jobs.group[job].as_ref());
+        let of_group = group.and_then(|group| group.metadata.annotations.get("example.com/urgent"));
+        let of_pod = cluster.tasks.facts[proposal.preemptor].labels.get("urgent");
+        let is_urgent = [of_group, of_pod].into_iter().flatten().any(|value| &**value == "true");
+        if is_urgent { Vote::Permit } else { Vote::Reject }
+    }
+
+    fn victim_scope(&self, _: &Cluster, _: TaskIdx, _: VictimQuestion) -> VictimScope {
+        VictimScope::FACTS
+    }
+}
+
+/// The share of each job is the number of jobs.
+struct Crowd {
+    share: Share,
+}
+
+const CROWD: PluginSpec = PluginSpec {
+    name: "crowd",
+    about: "the share of each job is the number of jobs",
+    arguments: &[],
+    metadata_prefixes: &[],
+    new: |_| Box::new(Crowd { share: Share::ZERO }),
+};
+
+impl Plugin for Crowd {
+    fn name(&self) -> &'static str {
+        "crowd"
+    }
+
+    fn provides(&self) -> Provided<'_> {
+        Provided { job_shares: Some(self), ..Provided::default() }
+    }
+
+    fn on_session_open(&mut self, cluster: &Cluster, _: &mut SessionCache<'_>) {
+        self.share = Share::of(cluster.jobs.key.len() as i64, 1);
+    }
+
+    fn order_scope(&self) -> OrderScope {
+        OrderScope::Own
+    }
+
+    fn dependencies(&self, _: &Cluster, _: ClassIdx) -> Dependencies {
+        Dependencies::NONE
+    }
+
+    fn victim_scope(&self, _: &Cluster, _: TaskIdx, _: VictimQuestion) -> VictimScope {
+        VictimScope::NONE
+    }
+}
+
+impl JobShares for Crowd {
+    fn job_share(&self, _: JobIdx) -> Share {
+        self.share
+    }
+}
+
 /// A simulation of these objects, with these actions and this plugin before all others.
 fn simulated(actions: &str, plugin: &str, objects: &str) -> Simulation {
     let text = format!(
@@ -131,7 +217,11 @@ objects:
 - cycles: 1
 "
     );
-    let registry = Registry::builtin().with_plugin(CURFEW).with_plugin(CONSENT);
+    let registry = Registry::builtin()
+        .with_plugin(CURFEW)
+        .with_plugin(CONSENT)
+        .with_plugin(URGENCY)
+        .with_plugin(CROWD);
     let document = parse(&text, &Limits::default()).expect("YAML");
     let case = Case::read(&document, &registry).expect("a case");
     simulation(&case, Memory::with_budget(u64::MAX), |_| true)
@@ -188,17 +278,69 @@ const RUNNING_AND_WAITING: &str = "- {apiVersion: scheduling.sigs.dev/v1alpha2, 
 fn a_job_is_tried_again_when_a_vote_changes_with_the_metadata_of_a_victim() {
     let mut simulation = simulated("allocate, preempt", "{name: consent}", RUNNING_AND_WAITING);
     wait_in_vain(&mut simulation);
+    annotate(&mut simulation, "low", "example.com/evictable");
+    assert_evicts(&mut simulation);
+}
+
+/// Gives a PodGroup an annotation with the value `true`.
+fn annotate(simulation: &mut Simulation, group: &str, key: &str) {
     let groups = &mut simulation.world.store.groups;
-    let low = groups.iter().find(|(_, facts)| &*facts.key.name == "low");
-    let (key, mut facts) = low.map(|(key, facts)| (key.clone(), (**facts).clone())).expect("it");
-    let annotation = [("example.com/evictable".to_owned(), "true".to_owned())];
-    let metadata = Metadata {
-        annotations: annotation.iter().map(|(k, v)| (k, v)).collect(),
-        ..Metadata::default()
-    };
-    facts.metadata = metadata.into();
-    groups.apply(key, facts);
-    let (cycle, _) = cycle(&mut simulation);
+    let found = groups.iter().find(|(_, facts)| &*facts.key.name == group);
+    let (key_of_group, mut facts) =
+        found.map(|(key, facts)| (key.clone(), (**facts).clone())).expect("the PodGroup");
+    facts.metadata = Metadata { annotations: is_true(key), ..Metadata::default() }.into();
+    groups.apply(key_of_group, facts);
+}
+
+/// Labels or annotations: this key has the value `true`.
+fn is_true(key: &str) -> Labels {
+    let pair = [(key.to_owned(), "true".to_owned())];
+    pair.iter().map(|(key, value)| (key, value)).collect()
+}
+
+fn assert_evicts(simulation: &mut Simulation) {
+    let (cycle, _) = cycle(simulation);
     let is_eviction = |decision: &Decision| matches!(decision, Decision::Evict { .. });
     assert!(cycle.decisions.iter().any(is_eviction), "{:#?}", cycle.jobs);
+}
+
+#[test]
+fn a_job_is_tried_again_when_a_vote_changes_with_its_metadata() {
+    let mut simulation = simulated("allocate, preempt", "{name: urgency}", RUNNING_AND_WAITING);
+    wait_in_vain(&mut simulation);
+    annotate(&mut simulation, "high", "example.com/urgent");
+    assert_evicts(&mut simulation);
+}
+
+#[test]
+fn a_job_is_tried_again_when_a_vote_changes_with_the_labels_of_its_pod() {
+    let mut simulation = simulated("allocate, preempt", "{name: urgency}", RUNNING_AND_WAITING);
+    wait_in_vain(&mut simulation);
+    let labels = simulation.world.store.interner_mut().new_labels(is_true("urgent"));
+    simulation.world.change_pod(&ObjectKey::new("ns", "high"), |pod| pod.labels = labels);
+    assert_evicts(&mut simulation);
+}
+
+#[test]
+fn the_share_that_is_reported_is_that_of_now() {
+    let plugins = "{name: crowd}, {name: consent}";
+    let mut simulation = simulated("allocate, preempt", plugins, RUNNING_AND_WAITING);
+    wait_in_vain(&mut simulation);
+    let shares = |simulation: &mut Simulation| {
+        let (cycle, _) = cycle(simulation);
+        cycle.jobs.iter().map(|job| job.share).collect::<Vec<_>>()
+    };
+    assert_eq!(shares(&mut simulation), [Some(Share::of(2, 1)); 2]);
+    let pods = &simulation.world.store.pods;
+    let high = TaskFacts::clone(pods.get(&ObjectKey::new("ns", "high")).expect("the pod"));
+    let key = ObjectKey::new("ns", "third");
+    let third = TaskFacts {
+        key: key.clone(),
+        uid: "third".into(),
+        groups: GroupRefs::default(),
+        gated: true,
+        ..high
+    };
+    simulation.world.store.pods.apply(key, third);
+    assert_eq!(shares(&mut simulation), [Some(Share::of(3, 1)); 3]);
 }
