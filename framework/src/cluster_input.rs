@@ -58,11 +58,16 @@ pub(crate) fn without_demand(shares: Vec<Option<QueueShares>>) -> Vec<Option<Que
 /// A hash of the tasks that decisions of earlier cycles have moved, and of their nodes.
 pub(crate) fn in_flight(cluster: &Cluster) -> u64 {
     let mut hasher = DefaultHasher::new();
-    // Only tasks that wait are nominated.
+    // Only tasks that wait are nominated. Where that was renewed, they have their places already.
     let may_be_moved = |status| {
         matches!(
             status,
-            TaskStatus::Binding | TaskStatus::Releasing | TaskStatus::Stuck | TaskStatus::Pending
+            TaskStatus::Binding
+                | TaskStatus::Releasing
+                | TaskStatus::Stuck
+                | TaskStatus::Pending
+                | TaskStatus::Allocated
+                | TaskStatus::Pipelined
         )
     };
     for task in cluster.tasks_in(may_be_moved) {

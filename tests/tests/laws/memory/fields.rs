@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_framework::memory::Memory;
+use kube_batch_cache::store::Store;
+use kube_batch_framework::{memory::Memory, report::Cycle};
 use kube_batch_model::{
+    decision::Decision,
     facts::{group::RoleFacts, run_time::RunTime},
     name::ObjectKey,
     resource::ResourceList,
@@ -18,6 +20,17 @@ use super::{
     },
     read, simulation,
 };
+
+/// The pod that a decision nominates.
+fn nominated(decision: &Decision) -> Option<String> {
+    match decision {
+        Decision::Nominate { pod, .. } => Some(pod.key.name.to_string()),
+        Decision::Bind { .. }
+        | Decision::Evict { .. }
+        | Decision::Withdraw { .. }
+        | Decision::Deallocate { .. } => None,
+    }
+}
 
 fn cpus(n: i64) -> ResourceList {
     let amounts = BTreeMap::from([("cpu".into(), n * 1000)]);
@@ -370,6 +383,96 @@ fn of_its_run_time() {
             pod.run_time = Some(RunTime { seconds: Some(60), unreadable: None });
         });
     });
+}
+
+/// A pod is nominated for the place of its victim, and the pods of other jobs wait.
+fn beside_a_nomination(others: &[&str]) -> History<'static> {
+    let other = |name: &&str| {
+        let spec = "nodeSelector: {on: n}, ";
+        [group(name, "minMember: 1"), pod(name, name, "1", spec)]
+    };
+    History {
+        actions: "allocate, preempt",
+        plugins: WITHOUT_SHARES,
+        gang: "",
+        objects: [
+            queue("default", "weight: 1"),
+            node("n", "2"),
+            node("m", "2"),
+            group("runs", "minMember: 1"),
+            running("runs-0", "runs", "2", "n"),
+            group("keeps", "minMember: 1, priorityClassName: high"),
+            running("keeps", "keeps", "2", "m"),
+            group("high", "minMember: 1, priorityClassName: high"),
+            pod("high", "high", "2", ""),
+        ]
+        .into_iter()
+        .chain(others.iter().flat_map(other))
+        .collect(),
+    }
+}
+
+/// The pods that cycles nominate which begin after a change; before it, only `high` is nominated.
+fn nominated_after(others: &[&str], change: impl Fn(&mut Store)) -> Vec<String> {
+    let cycles = beside_a_nomination(others).cycles(6, |at, store| {
+        if at == 4 {
+            change(store);
+        }
+    });
+    let nominated =
+        |cycle: &Cycle| cycle.decisions.iter().filter_map(nominated).collect::<Vec<_>>();
+    assert_eq!(nominated(&cycles[3]), ["high"]);
+    nominated(&cycles[4])
+}
+
+#[test]
+fn of_a_nomination() {
+    // It is deleted.
+    let nominated = nominated_after(&["waits"], |store| {
+        store.pods.delete(&ObjectKey::new("ns", "high"));
+    });
+    assert_eq!(nominated, ["waits"]);
+    // A smaller pod is nominated instead.
+    let nominated = nominated_after(&["less", "waits"], |store| {
+        store.pods.delete(&ObjectKey::new("ns", "high"));
+        change_pod(store, "less", |pod| pod.nominated_node = Some("n".into()));
+    });
+    assert_eq!(nominated, ["less", "waits"]);
+}
+
+/// Two pods terminate. A pod that is nominated for the place of one of them is then nominated for the other.
+#[test]
+fn of_the_node_of_a_nomination() {
+    let terminating = |name: &str, node: &str| {
+        let pod = running(name, "runs", "2", node);
+        pod.replacen("{name: ", "{deletionTimestamp: '2025-01-01T01:00:00Z', name: ", 1)
+    };
+    let history = History {
+        actions: "allocate",
+        plugins: WITHOUT_SHARES,
+        gang: "gang.terminationTimeout: 10h",
+        objects: vec![
+            queue("default", "weight: 1"),
+            node("n", "2"),
+            node("m", "2"),
+            group("runs", "minMember: 1"),
+            terminating("runs-0", "n"),
+            terminating("runs-1", "m"),
+            group("high", "minMember: 1, priorityClassName: high"),
+            pod("high", "high", "2", ""),
+            group("waits", "minMember: 1"),
+            pod("waits", "waits", "2", "nodeSelector: {on: n}, "),
+        ],
+    };
+    let cycles = history.cycles(6, |at, store| {
+        change_pod(store, "high", |pod| {
+            pod.nominated_node = Some(if at < 4 { "n" } else { "m" }.into());
+        });
+    });
+    let nominated =
+        |cycle: &Cycle| cycle.decisions.iter().filter_map(nominated).collect::<Vec<_>>();
+    assert_eq!(nominated(&cycles[3]), ["high"]);
+    assert_eq!(nominated(&cycles[4]), ["high", "waits"]);
 }
 
 /// One pod of a gang waits for the place of a pod that terminates, until that is known not to end.
