@@ -259,6 +259,8 @@ pub(crate) struct TurnsOfJob<'s> {
     pub(crate) of_composite: bool,
     /// Whether a gang is protected from the job: what its queue could use depends on its other jobs.
     pub(crate) met_protected_gang: bool,
+    /// Whether the job ends before something reserved is used, so that it may use that: later it does not.
+    pub(crate) ends_before_reservation: bool,
     /// The reason that was recorded.
     pub(crate) failure: Option<&'s Failure>,
 }
@@ -274,6 +276,7 @@ impl TurnsOfJob<'_> {
             of_incomplete_job,
             of_composite,
             met_protected_gang,
+            ends_before_reservation,
             failure,
         } = self;
         !(*helped
@@ -282,7 +285,8 @@ impl TurnsOfJob<'_> {
             || *of_overused_queue
             || *of_incomplete_job
             || *of_composite
-            || *met_protected_gang)
+            || *met_protected_gang
+            || *ends_before_reservation)
             && failure.is_none_or(follows_from_input)
     }
 }

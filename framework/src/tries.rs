@@ -231,6 +231,7 @@ impl Session {
             of_incomplete_job: self.cluster.jobs.incomplete_for[job].is_some(),
             of_composite: self.cluster.is_in_larger_gang(job),
             met_protected_gang: self.refused_gang(job).is_some(),
+            ends_before_reservation: self.ends_before_reservation(job),
             failure: self.failure(job),
         })
     }

@@ -146,6 +146,12 @@ impl Session {
         tasks.filter(|task| self.cluster.is_waiting(*task)).all(ends)
     }
 
+    /// Whether the job may use what is reserved for another one because it ends before. As time passes, it no longer does.
+    pub(crate) fn ends_before_reservation(&self, job: JobIdx) -> bool {
+        let mut others = self.reservations.list.iter().filter(|reservation| reservation.job != job);
+        others.any(|reservation| self.ends_before(job, reservation))
+    }
+
     fn first_class(&self, job: JobIdx) -> Option<ClassIdx> {
         let first = self.waiting_tasks(job).first().copied()?;
         Some(self.cluster.tasks.class[first])

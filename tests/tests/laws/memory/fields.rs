@@ -274,7 +274,7 @@ fn of_the_time() {
 }
 
 /// A gang with one pod for each of two nodes; the second is reserved for an older job.
-fn beside_a_reservation() -> History<'static> {
+pub(super) fn beside_a_reservation() -> History<'static> {
     History {
         actions: "allocate, preempt",
         plugins: "{name: predicates}, {name: nodeorder}, {name: proportion}, \

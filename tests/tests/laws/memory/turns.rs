@@ -12,13 +12,25 @@ use kube_batch_scheduler::core::{Core, CycleInput};
 
 use super::{
     assert_same,
-    fields::beside_its_own_pod,
+    fields::{beside_a_reservation, beside_its_own_pod},
     history::{
         History, WITH_SHARES, WITHOUT_SHARES, change_pod, composite, group, node, pod, queue,
-        running, what_waits,
+        running, what_waits, with_run_time,
     },
     read, simulation,
 };
+
+/// A job that may use what is reserved, because its pods end before, until it is too late for that.
+#[test]
+fn of_the_end_of_a_run_time() {
+    let mut history = beside_a_reservation();
+    history.objects.truncate(7);
+    let early =
+        |name: &str| with_run_time(&pod(name, "waits", "1", "nodeSelector: {on: n}, "), "3590s");
+    history.objects.extend([group("waits", "minMember: 2"), early("waits-0"), early("waits-1")]);
+    let cycles = history.cycles(20, |_, _| {});
+    assert_ne!(what_waits(&cycles[19]), what_waits(&cycles[3]), "time changes nothing");
+}
 
 /// Pods of a queue that holds what it deserves wait: one fits nowhere, and the place of the other one is kept for another
 /// queue, until the job there can use it no more.
