@@ -28,6 +28,7 @@ use kube_batch_model::{
     job_report::JobReport,
     name::Name,
     problem::JobWarning,
+    reason::{FitReport, NodeReason},
     resource::Share,
     why::GangEviction,
 };
@@ -261,6 +262,9 @@ pub(crate) struct TurnsOfJob<'s> {
     pub(crate) met_protected_gang: bool,
     /// Whether the job ends before something reserved is used, so that it may use that: later it does not.
     pub(crate) ends_before_reservation: bool,
+    /// Whether the reason names claims for devices: it names those of the first pod that needs the same, which may belong
+    /// to another job.
+    pub(crate) names_claims: bool,
     /// The reason that was recorded.
     pub(crate) failure: Option<&'s Failure>,
 }
@@ -277,6 +281,7 @@ impl TurnsOfJob<'_> {
             of_composite,
             met_protected_gang,
             ends_before_reservation,
+            names_claims,
             failure,
         } = self;
         !(*helped
@@ -286,7 +291,8 @@ impl TurnsOfJob<'_> {
             || *of_incomplete_job
             || *of_composite
             || *met_protected_gang
-            || *ends_before_reservation)
+            || *ends_before_reservation
+            || *names_claims)
             && failure.is_none_or(follows_from_input)
     }
 }
@@ -305,6 +311,18 @@ const fn follows_from_input(failure: &Failure) -> bool {
         | Failure::Reserved { .. }
         | Failure::NotEnoughGroups(_) => false,
     }
+}
+
+/// Whether a reason names claims for devices of a job: it is in words of its own.
+pub(crate) fn names_claims(cluster: &Cluster, job: JobIdx, failure: Option<&Failure>) -> bool {
+    let has_own_words = |report: &FitReport| {
+        let mut refused = report.refused().iter();
+        report.for_all().is_some()
+            || refused.any(|nodes| matches!(nodes.reason, NodeReason::Other(_)))
+    };
+    let mut tasks = cluster.jobs.tasks[job].iter();
+    failure.and_then(Failure::fit_report).is_some_and(has_own_words)
+        && tasks.any(|task| !devices(cluster, task).claims.is_empty())
 }
 
 /// Whether pods of other jobs that only wait matter to a job. They are in no input, so the job is neither remembered nor

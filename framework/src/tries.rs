@@ -16,7 +16,7 @@ use kube_batch_model::{
 
 use crate::{
     cluster_input::{ClusterInput, in_flight, protection, without_demand},
-    job_input::{CurrentInput, Decided, TurnsOfJob, depends_on_waiting_pods},
+    job_input::{CurrentInput, Decided, TurnsOfJob, depends_on_waiting_pods, names_claims},
     large_turns::LargeTurn,
     memory::Memory,
     plugin::QueueShares,
@@ -232,6 +232,7 @@ impl Session {
             of_composite: self.cluster.is_in_larger_gang(job),
             met_protected_gang: self.refused_gang(job).is_some(),
             ends_before_reservation: self.ends_before_reservation(job),
+            names_claims: names_claims(&self.cluster, job, self.failure(job)),
             failure: self.failure(job),
         })
     }

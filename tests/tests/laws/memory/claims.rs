@@ -1,14 +1,15 @@
-//! A job that waits in vain for devices is tried again when its claims change.
+//! A job that waits in vain for devices is tried again when its claims change, and reported with the claims that exist.
 
 use std::sync::Arc;
 
 use kube_batch_cache::store::Store;
+use kube_batch_framework::report::Cycle;
 use kube_batch_model::{
     facts::device::claim::{ClaimEntry, ClaimSource, ResourceClaimFacts},
     name::ObjectKey,
 };
 
-use super::history::{History, WITHOUT_SHARES, group, node, pod, queue};
+use super::history::{History, WITHOUT_SHARES, change_pod, group, node, pod, queue, what_waits};
 
 /// A claim that was made for a pod and requests two devices of a class.
 fn claim_of(name: &str, pod: &str) -> String {
@@ -26,6 +27,11 @@ fn with_claim(name: &str, claim: &str) -> [String; 3] {
     let status = format!("{{resourceClaimStatuses: [{{name: gpu, resourceClaimName: {claim}}}]}}");
     let pod = format!("{}, status: {status}}}", &pod[..pod.len() - 1]);
     [group(name, "minMember: 1"), claim_of(claim, name), pod]
+}
+
+/// A claim that requests more devices than any may have: the message names it.
+fn too_many(claim: String) -> String {
+    claim.replace("count: 2", "count: 40")
 }
 
 /// A node with one device.
@@ -59,6 +65,37 @@ fn of_what_its_claims_request() {
     history.decides_after(|store| {
         change_claim(store, "waits-gpu", |claim| claim.spec = Arc::default());
     });
+}
+
+/// The message about a claim names it, also if it is another one with the same requests.
+#[test]
+fn of_the_names_of_its_claims() {
+    let mut history = of_devices(with_device());
+    history.objects.extend(with_claim("waits", "waits-gpu").map(too_many));
+    history.objects.push(too_many(claim_of("waits-other", "waits")));
+    let cycles = history.cycles(6, |at, store| {
+        let claim = if at < 4 { "waits-gpu" } else { "waits-other" };
+        let source = ClaimSource::Generated { claim: claim.into(), template: "gpu".into() };
+        change_pod(store, "waits", |pod| {
+            pod.device_claims = Box::new([ClaimEntry { name: "gpu".into(), source }]);
+        });
+    });
+    assert_ne!(what_waits(&cycles[4]), what_waits(&cycles[3]));
+}
+
+/// The message about a claim names that of the first pod with equal claims, which is deleted.
+#[test]
+fn of_the_names_of_the_claims_of_others() {
+    let mut history = of_devices(with_device());
+    history.objects.extend(with_claim("other", "other-gpu").map(too_many));
+    history.objects.extend(with_claim("waits", "waits-gpu").map(too_many));
+    let cycles = history.cycles(6, |at, store| {
+        if at == 4 {
+            store.pods.delete(&ObjectKey::new("ns", "other"));
+        }
+    });
+    let of_waiting = |cycle: &Cycle| what_waits(cycle).pop();
+    assert_ne!(of_waiting(&cycles[4]), of_waiting(&cycles[3]));
 }
 
 /// A claim that was made for another pod is made again.
