@@ -206,7 +206,6 @@ fn task_asks(facts: &TaskFacts) -> impl PartialEq {
         never_preempts,
         role,
         run_time,
-        device_claims,
         // The cluster has them.
         priority: _,
         priority_class: _,
@@ -236,10 +235,11 @@ fn task_asks(facts: &TaskFacts) -> impl PartialEq {
         nominated_node: _,
         nominated_by_other: _,
         unscheduled: _,
-        // The devices have it.
+        // The devices have them. Only reasons tell claims with equal requests apart, see `TurnsOfJob::names_claims`.
+        device_claims: _,
         extended_claim: _,
     } = facts;
-    (uid, template, labels, *never_preempts, role, run_time, device_claims)
+    (uid, template, labels, *never_preempts, role, run_time)
 }
 
 /// What the turns of a job in a cycle were like, beyond its [`JobInput`].
