@@ -30,7 +30,6 @@ use kube_batch_model::{
     problem::JobWarning,
     reason::{FitReport, NodeReason},
     resource::Share,
-    why::GangEviction,
 };
 
 use crate::{cluster_input::ClusterInput, failure::Failure};
@@ -371,8 +370,6 @@ pub(crate) struct ReportInput<'s> {
     pub(crate) n_fitting: u32,
     /// Which failure is recorded.
     pub(crate) failure: Option<*const Failure>,
-    /// Why it was evicted as a whole.
-    pub(crate) evicted: Option<&'s GangEviction>,
     pub(crate) of_others: OfOthers,
 }
 
@@ -399,7 +396,6 @@ impl<'s> ReportInput<'s> {
             was_tried: report.tried,
             n_fitting: report.n_fitting,
             failure: failure.map(Arc::as_ptr),
-            evicted: report.evicted.as_ref(),
             of_others: OfOthers::default(),
         }
     }

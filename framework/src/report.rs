@@ -266,7 +266,6 @@ fn report_input(session: &Session, job: JobIdx, share: Option<Share>) -> ReportI
         was_tried: session.was_tried(job),
         n_fitting: n_fitting_of(session, job),
         failure: failure.map(Arc::as_ptr),
-        evicted: session.turn_log.memory.evicted.get(&jobs.key[job]),
         of_others: OfOthers {
             protected_gang: session.refused_gang(job).is_some(),
             eviction: session.evicted_gangs.contains_key(&job),
