@@ -22,7 +22,7 @@ use super::{
 };
 
 /// The pod that a decision nominates.
-fn nominated(decision: &Decision) -> Option<String> {
+pub(super) fn nominated(decision: &Decision) -> Option<String> {
     match decision {
         Decision::Nominate { pod, .. } => Some(pod.key.name.to_string()),
         Decision::Bind { .. }

@@ -12,7 +12,7 @@ use kube_batch_scheduler::core::{Core, CycleInput};
 
 use super::{
     assert_same,
-    fields::{beside_a_reservation, beside_its_own_pod},
+    fields::{beside_a_reservation, beside_its_own_pod, nominated},
     history::{
         History, WITH_SHARES, WITHOUT_SHARES, change_pod, composite, group, node, pod, queue,
         running, what_waits, with_run_time,
@@ -262,4 +262,42 @@ fn of_its_pods_that_are_evicted_in_the_same_cycle() {
         _ => {}
     });
     assert_ne!(cycles[4].decisions, []);
+}
+
+/// Two pods come that want the place of one that terminates, and the one that is nominated for it is deleted: then the
+/// cluster is as it was before their first cycle.
+#[test]
+fn of_a_nomination_that_came_first() {
+    let gated = "schedulingGates: [{name: gate}], ";
+    let terminating = running("runs", "runs", "2", "n").replacen(
+        "{name: runs",
+        "{deletionTimestamp: '2025-01-01T01:00:00Z', name: runs",
+        1,
+    );
+    let history = History {
+        actions: "allocate",
+        plugins: WITHOUT_SHARES,
+        gang: "gang.terminationTimeout: 10h",
+        objects: vec![
+            queue("default", "weight: 1"),
+            node("n", "2"),
+            group("runs", "minMember: 1"),
+            terminating,
+            group("high", "minMember: 1, priorityClassName: high"),
+            pod("high", "high", "2", gated),
+            group("waits", "minMember: 1"),
+            pod("waits", "waits", "2", gated),
+        ],
+    };
+    let cycles = history.cycles(4, |at, store| match at {
+        2 => {
+            for name in ["high", "waits"] {
+                change_pod(store, name, |pod| pod.gated = false);
+            }
+        }
+        3 => _ = store.pods.delete(&ObjectKey::new("ns", "high")),
+        _ => {}
+    });
+    let nominated = [2, 3].map(|at| cycles[at].decisions.iter().find_map(nominated));
+    assert_eq!(nominated, ["high", "waits"].map(|name| Some(name.to_owned())));
 }
