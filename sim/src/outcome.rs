@@ -119,6 +119,7 @@ pub struct CycleOutcome {
 
 /// A pod and a node.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Placement")]
 pub struct PodPlacement {
     /// The pod, `namespace/name`.
     pub pod: String,
