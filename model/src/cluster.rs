@@ -14,11 +14,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 pub use self::{
     capacity::Capacity,
-    left_out::LeftOut,
     matchers::Matchers,
     tables::{
-        ClassCounts, Classes, CountsFor, Jobs, Nodes, Queues, StatusCounts, Storage, TaskRange,
-        Tasks,
+        ClassCounts, Classes, CountsFor, Jobs, LeftOut, Nodes, Queues, StatusCounts, Storage,
+        TaskRange, Tasks,
     },
 };
 use crate::{

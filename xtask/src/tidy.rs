@@ -4,23 +4,20 @@ mod claims;
 mod crates;
 mod cycles;
 mod features;
+mod files;
 mod ledger;
 mod names;
 mod plugin_docs;
 mod tree;
 mod workflows;
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use anyhow::bail;
 use cargo_metadata::MetadataCommand;
 use xtask_launcher::build::root;
 
+use self::files::tracked;
 use crate::{chart, codegen, monitoring};
 
 /// Runs every check.
@@ -48,13 +45,6 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let n = violations.len();
     let noun = if n == 1 { "violation" } else { "violations" };
     bail!("{n} {noun}:\n  {}", violations.join("\n  "))
-}
-
-/// Files under version control.
-fn tracked() -> anyhow::Result<Vec<PathBuf>> {
-    let output = Command::new("git").args(["ls-files"]).current_dir(root()).output()?;
-    let listing = String::from_utf8(output.stdout)?;
-    Ok(listing.lines().map(PathBuf::from).filter(|path| root().join(path).exists()).collect())
 }
 
 fn sources() -> anyhow::Result<Vec<String>> {

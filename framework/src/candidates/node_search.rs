@@ -10,11 +10,12 @@ use kube_batch_model::{
 };
 
 use super::{
-    ByDomain, Candidates, Choice, Counted, Inputs, Room, Search,
     domain_fits::DomainFits,
     explain::{Explanation, explain},
     index::{ClassIndex, Sharing},
-    placeable::Question,
+    inputs::Inputs,
+    kept::{ByDomain, Candidates, Choice, Counted, Search},
+    placeable::{Question, Room},
     rules::ClassRules,
 };
 use crate::{

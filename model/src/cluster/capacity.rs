@@ -1,6 +1,6 @@
 //! What nodes can still take.
 
-use super::Nodes;
+use super::tables::Nodes;
 use crate::{
     column::{Dim, NodeIdx},
     resource::{Request, ResourceVector},

@@ -1,21 +1,13 @@
 //! Resources that are not counted during a session.
 
-use super::{Cluster, Nodes, Queues};
+use super::{
+    Cluster,
+    tables::{LeftOut, Nodes, Queues},
+};
 use crate::{
-    column::{ClassIdx, Column, Dim, JobIdx, NodeIdx, QueueIdx},
+    column::{Dim, NodeIdx},
     resource::{Ledger, Request},
 };
-
-/// What was counted before some resources were left out.
-#[derive(Debug, Default)]
-pub struct LeftOut {
-    ledgers: Vec<Ledger<NodeIdx>>,
-    /// `None` if nothing was left out.
-    jobs: Option<[Ledger<JobIdx>; 2]>,
-    queues: [Ledger<QueueIdx>; 3],
-    requests: Column<ClassIdx, Request>,
-    capability: Column<QueueIdx, Vec<(Dim, i64)>>,
-}
 
 impl Cluster {
     /// Stops counting the resources that `ignores` picks: no node has them, no task requests them, and

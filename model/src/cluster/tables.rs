@@ -295,3 +295,14 @@ pub struct Storage {
     /// CSIDrivers.
     pub csi_drivers: BTreeMap<Name, Arc<CsiDriverFacts>>,
 }
+
+/// What was counted before some resources were left out.
+#[derive(Debug, Default)]
+pub struct LeftOut {
+    pub(super) ledgers: Vec<Ledger<NodeIdx>>,
+    /// `None` if nothing was left out.
+    pub(super) jobs: Option<[Ledger<JobIdx>; 2]>,
+    pub(super) queues: [Ledger<QueueIdx>; 3],
+    pub(super) requests: Column<ClassIdx, Request>,
+    pub(super) capability: Column<QueueIdx, Vec<(Dim, i64)>>,
+}

@@ -5,10 +5,8 @@
 //! KWOK simulates the kubelets and the volumes; without KWOK there are none.
 
 mod flags;
-mod snapshot;
+pub mod snapshot;
 mod uses;
-
-pub use snapshot::Snapshot;
 
 use std::{
     collections::BTreeMap,

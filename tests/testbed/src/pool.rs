@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::{
-    cluster::{ControlPlane, Options, Snapshot},
+    cluster::{ControlPlane, Options, snapshot::Snapshot},
     error::Result,
     janitor::Janitor,
 };

@@ -11,7 +11,7 @@ use std::{
 
 use xtask_launcher::build::root;
 
-use super::tracked;
+use super::files::tracked;
 
 /// Crates that know nothing of scheduling, and code that nothing else uses.
 const APART: [&str; 5] = ["lib/", "tests/", "xtask/", "fuzz/", "examples/"];
