@@ -90,7 +90,7 @@ pub(crate) struct Candidates {
     /// What reports were made of, for classes that are explained repeatedly.
     pub(super) explanations: BTreeMap<ClassIdx, Explanation>,
     pub(super) placeable: Placeable,
-    /// See [`Self::could_hold`].
+    /// See [`could_hold`](super::NodeSearch::could_hold).
     pub(super) could_hold: Column<ClassIdx, Option<bool>>,
     /// What was counted last of [`Room::WithoutOwnPods`] on all nodes.
     pub(super) counted: Column<ClassIdx, Option<Counted>>,
