@@ -50,7 +50,7 @@ pub(super) type ByDomain = (ClassIdx, Capacity, usize);
 
 /// How many tasks of a class there could be room for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Counted {
+pub(super) struct CountedPlaces {
     /// Counting ended there.
     pub(super) limit: u64,
     pub(super) n: u64,
@@ -93,7 +93,7 @@ pub(crate) struct Candidates {
     /// See [`could_hold`](super::NodeSearch::could_hold).
     pub(super) could_hold: Column<ClassIdx, Option<bool>>,
     /// What was counted last of [`Room::WithoutOwnPods`] on all nodes.
-    pub(super) counted: Column<ClassIdx, Option<Counted>>,
+    pub(super) counted: Column<ClassIdx, Option<CountedPlaces>>,
     pub(super) work: Work,
 }
 

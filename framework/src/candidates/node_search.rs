@@ -14,7 +14,7 @@ use super::{
     explain::{Explanation, explain},
     index::{ClassIndex, Sharing},
     inputs::Inputs,
-    kept::{ByDomain, Candidates, Choice, Counted, Search},
+    kept::{ByDomain, Candidates, Choice, CountedPlaces, Search},
     placeable::{Question, Room},
     rules::ClassRules,
 };
@@ -402,7 +402,7 @@ impl<'s> NodeSearch<'s> {
         let eligible = self.eligible(class);
         let n = self.kept.placeable.count(inputs, Question { class, rules, eligible, room, limit });
         if may_recall {
-            self.kept.counted[class] = Some(Counted { limit, n, version });
+            self.kept.counted[class] = Some(CountedPlaces { limit, n, version });
         }
         n
     }
