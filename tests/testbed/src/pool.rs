@@ -16,8 +16,8 @@ use crate::{
     janitor::Janitor,
 };
 
-/// Maximum number of idle planes. One that is idle is of another kind than those that tests wait for: tests of one
-/// kind often follow one another.
+/// Maximum number of idle planes. Tests of one kind often follow one another, so a plane that is idle for long is of a
+/// kind that the next tests do not need.
 const N_IDLE: usize = 2;
 
 /// A pool of control planes, for a `static`.

@@ -272,7 +272,7 @@ const MANY_KINDS: &str = "
 ---
 apiVersion: v1
 kind: ConfigMap
-metadata: {name: held, namespace: team, finalizers: [example.com/nobody-removes-this]}
+metadata: {name: held, namespace: team, finalizers: [example.com/never-removed]}
 ---
 {apiVersion: v1, kind: ServiceAccount, metadata: {name: account, namespace: team}}
 ---
@@ -333,7 +333,7 @@ spec: {type: Limited, limited: {nominalConcurrencyShares: 1, limitResponse: {typ
 apiVersion: coordination.k8s.io/v1
 kind: Lease
 metadata: {name: lease, namespace: kube-system}
-spec: {holderIdentity: nobody}
+spec: {holderIdentity: another}
 ---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -358,7 +358,7 @@ fn make_a_mess(plane: &ControlPlane) -> Result<()> {
         "{apiVersion: example.com/v1, kind: Thing, metadata: {name: thing, namespace: team}}";
     plane.apply(thing)?;
     wait_for_job(plane)?;
-    // Neither ends: the pods stop after an hour, and nobody removes the finalizer.
+    // Neither ends: the pods stop after an hour, and no controller removes the finalizer.
     plane.kubectl(["delete", "pods", "--all", "--namespace=team", "--wait=false"])?;
     plane.kubectl(["delete", "configmap", "held", "--namespace=team", "--wait=false"])?;
     // Objects that were there before.

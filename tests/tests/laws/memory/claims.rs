@@ -9,7 +9,9 @@ use kube_batch_model::{
     name::ObjectKey,
 };
 
-use super::history::{History, WITHOUT_SHARES, change_pod, group, node, pod, queue, what_waits};
+use super::history::{
+    History, WITHOUT_SHARES, change_pod, delete_pod, group, node, pod, queue, what_waits,
+};
 
 /// A claim that was made for a pod and requests two devices of a class.
 fn claim_of(name: &str, pod: &str) -> String {
@@ -89,13 +91,11 @@ fn of_the_names_of_the_claims_of_others() {
     let mut history = of_devices(with_device());
     history.objects.extend(with_claim("other", "other-gpu").map(too_many));
     history.objects.extend(with_claim("waits", "waits-gpu").map(too_many));
-    let cycles = history.cycles(6, |at, store| {
-        if at == 4 {
-            store.pods.delete(&ObjectKey::new("ns", "other"));
-        }
+    let [before, after] = history.around(|store| {
+        delete_pod(store, "other");
     });
     let of_waiting = |cycle: &Cycle| what_waits(cycle).pop();
-    assert_ne!(of_waiting(&cycles[4]), of_waiting(&cycles[3]));
+    assert_ne!(of_waiting(&after), of_waiting(&before));
 }
 
 /// A claim that was made for another pod is made again.

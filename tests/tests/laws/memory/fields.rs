@@ -7,7 +7,6 @@ use kube_batch_framework::{memory::Memory, report::Cycle};
 use kube_batch_model::{
     decision::Decision,
     facts::{group::RoleFacts, run_time::RunTime},
-    name::ObjectKey,
     resource::ResourceList,
 };
 use kube_batch_sim::simulation::Simulation;
@@ -15,8 +14,9 @@ use kube_batch_sim::simulation::Simulation;
 use super::{
     cycle,
     history::{
-        History, WITH_SHARES, WITHOUT_SHARES, change_group, change_pod, composite, group, node,
-        pod, queue, running, what_waits, with_run_time,
+        History, WITH_SHARES, WITHOUT_SHARES, change_group, change_pod, composite, delete_pod,
+        group, group_of_volcano, node, pod, queue, running, terminating, what_waits, with_role,
+        with_run_time,
     },
     read, simulation,
 };
@@ -30,6 +30,10 @@ pub(super) fn nominated(decision: &Decision) -> Option<String> {
         | Decision::Withdraw { .. }
         | Decision::Deallocate { .. } => None,
     }
+}
+
+fn all_nominated(cycle: &Cycle) -> Vec<String> {
+    cycle.decisions.iter().filter_map(nominated).collect()
 }
 
 fn cpus(n: i64) -> ResourceList {
@@ -92,10 +96,6 @@ fn of_its_pod() {
 
 /// Pods of two roles, of which only one fits.
 fn with_roles(role_of_small: &str) -> History<'static> {
-    let with_role = |pod: String, role: &str| {
-        pod.replacen("annotations: {", &format!("annotations: {{volcano.sh/task-spec: {role}, "), 1)
-    };
-    let waits = group("waits", "minMember: 1, minTaskMember: {a: 1}");
     History {
         actions: "allocate",
         plugins: WITHOUT_SHARES,
@@ -103,9 +103,9 @@ fn with_roles(role_of_small: &str) -> History<'static> {
         objects: vec![
             queue("default", "weight: 1"),
             node("n", "2"),
-            waits.replace("scheduling.sigs.dev/v1alpha2", "scheduling.volcano.sh/v1beta1"),
-            with_role(pod("large", "waits", "9", ""), "a"),
-            with_role(pod("small", "waits", "1", ""), role_of_small),
+            group_of_volcano("waits", "minMember: 1, minTaskMember: {a: 1}"),
+            with_role(&pod("large", "waits", "9", ""), "a"),
+            with_role(&pod("small", "waits", "1", ""), role_of_small),
         ],
     }
 }
@@ -169,10 +169,6 @@ fn of_the_shares() {
 
 /// A gang that runs, and a job of higher priority.
 fn preempts_gang(runs: &str, roles: [&str; 3]) -> History<'static> {
-    let runs = group("runs", runs);
-    let with_role = |pod: String, role: &str| {
-        pod.replacen("annotations: {", &format!("annotations: {{volcano.sh/task-spec: {role}, "), 1)
-    };
     History {
         actions: "allocate, preempt",
         plugins: WITHOUT_SHARES,
@@ -181,10 +177,10 @@ fn preempts_gang(runs: &str, roles: [&str; 3]) -> History<'static> {
             queue("default", "weight: 1"),
             node("n", "2"),
             node("m", "1"),
-            runs.replace("scheduling.sigs.dev/v1alpha2", "scheduling.volcano.sh/v1beta1"),
-            with_role(running("runs-0", "runs", "1", "n"), roles[0]),
-            with_role(running("runs-1", "runs", "1", "n"), roles[1]),
-            with_role(running("runs-2", "runs", "1", "m"), roles[2]),
+            group_of_volcano("runs", runs),
+            with_role(&running("runs-0", "runs", "1", "n"), roles[0]),
+            with_role(&running("runs-1", "runs", "1", "n"), roles[1]),
+            with_role(&running("runs-2", "runs", "1", "m"), roles[2]),
             group("waits", "minMember: 1, priorityClassName: high"),
             pod("waits", "waits", "1", "nodeSelector: {on: n}, "),
         ],
@@ -237,7 +233,6 @@ fn of_a_composite_that_runs() {
 /// executors of another job.
 #[test]
 fn of_what_is_kept_for_another_job() {
-    let executors = group("g", "minMember: 1, queue: one, minResources: {cpu: '2'}");
     let history = History {
         actions: "reclaim, allocate",
         plugins: WITH_SHARES,
@@ -247,7 +242,7 @@ fn of_what_is_kept_for_another_job() {
             queue("two", "weight: 1"),
             node("n", "2"),
             node("m", "1"),
-            executors.replace("scheduling.sigs.dev/v1alpha2", "scheduling.volcano.sh/v1beta1"),
+            group_of_volcano("g", "minMember: 1, queue: one, minResources: {cpu: '2'}"),
             running("g", "g", "1", "m"),
             group("runs-0", "minMember: 1, queue: two"),
             running("runs-0", "runs-0", "1", "n"),
@@ -298,7 +293,7 @@ pub(super) fn beside_a_reservation() -> History<'static> {
 #[test]
 fn of_a_reservation() {
     beside_a_reservation().decides_after(|store| {
-        store.pods.delete(&ObjectKey::new("ns", "big"));
+        delete_pod(store, "big");
     });
 }
 
@@ -414,27 +409,21 @@ fn beside_a_nomination(others: &[&str]) -> History<'static> {
 
 /// The pods that cycles nominate which begin after a change; before it, only `high` is nominated.
 fn nominated_after(others: &[&str], change: impl Fn(&mut Store)) -> Vec<String> {
-    let cycles = beside_a_nomination(others).cycles(6, |at, store| {
-        if at == 4 {
-            change(store);
-        }
-    });
-    let nominated =
-        |cycle: &Cycle| cycle.decisions.iter().filter_map(nominated).collect::<Vec<_>>();
-    assert_eq!(nominated(&cycles[3]), ["high"]);
-    nominated(&cycles[4])
+    let [before, after] = beside_a_nomination(others).around(change);
+    assert_eq!(all_nominated(&before), ["high"]);
+    all_nominated(&after)
 }
 
 #[test]
 fn of_a_nomination() {
     // It is deleted.
     let nominated = nominated_after(&["waits"], |store| {
-        store.pods.delete(&ObjectKey::new("ns", "high"));
+        delete_pod(store, "high");
     });
     assert_eq!(nominated, ["waits"]);
     // A smaller pod is nominated instead.
     let nominated = nominated_after(&["less", "waits"], |store| {
-        store.pods.delete(&ObjectKey::new("ns", "high"));
+        delete_pod(store, "high");
         change_pod(store, "less", |pod| pod.nominated_node = Some("n".into()));
     });
     assert_eq!(nominated, ["less", "waits"]);
@@ -443,10 +432,6 @@ fn of_a_nomination() {
 /// Two pods terminate. A pod that is nominated for the place of one of them is then nominated for the other.
 #[test]
 fn of_the_node_of_a_nomination() {
-    let terminating = |name: &str, node: &str| {
-        let pod = running(name, "runs", "2", node);
-        pod.replacen("{name: ", "{deletionTimestamp: '2025-01-01T01:00:00Z', name: ", 1)
-    };
     let history = History {
         actions: "allocate",
         plugins: WITHOUT_SHARES,
@@ -456,8 +441,8 @@ fn of_the_node_of_a_nomination() {
             node("n", "2"),
             node("m", "2"),
             group("runs", "minMember: 1"),
-            terminating("runs-0", "n"),
-            terminating("runs-1", "m"),
+            terminating("runs-0", "runs", "n", "2025-01-01T01:00:00Z"),
+            terminating("runs-1", "runs", "m", "2025-01-01T01:00:00Z"),
             group("high", "minMember: 1, priorityClassName: high"),
             pod("high", "high", "2", ""),
             group("waits", "minMember: 1"),
@@ -469,20 +454,13 @@ fn of_the_node_of_a_nomination() {
             pod.nominated_node = Some(if at < 4 { "n" } else { "m" }.into());
         });
     });
-    let nominated =
-        |cycle: &Cycle| cycle.decisions.iter().filter_map(nominated).collect::<Vec<_>>();
-    assert_eq!(nominated(&cycles[3]), ["high"]);
-    assert_eq!(nominated(&cycles[4]), ["high", "waits"]);
+    assert_eq!(all_nominated(&cycles[3]), ["high"]);
+    assert_eq!(all_nominated(&cycles[4]), ["high", "waits"]);
 }
 
 /// One pod of a gang waits for the place of a pod that terminates, until that is known not to end.
 #[test]
 fn of_a_pod_that_does_not_end() {
-    let terminating = running("runs", "runs", "2", "n").replacen(
-        "{name: runs",
-        "{deletionTimestamp: '2024-12-31T00:00:00Z', name: runs",
-        1,
-    );
     let history = History {
         actions: "allocate",
         plugins: WITHOUT_SHARES,
@@ -492,7 +470,7 @@ fn of_a_pod_that_does_not_end() {
             node("n", "2"),
             node("m", "2"),
             group("runs", "minMember: 1"),
-            terminating,
+            terminating("runs", "runs", "n", "2024-12-31T00:00:00Z"),
             group("keeps", "minMember: 1"),
             running("keeps", "keeps", "2", "m"),
             group("waits", "minMember: 2"),

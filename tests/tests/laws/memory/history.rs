@@ -47,6 +47,23 @@ pub(super) fn running(name: &str, group: &str, cpu: &str, node: &str) -> String 
     format!("{}, status: {{phase: Running}}}}", &pod[..pod.len() - 1])
 }
 
+/// A pod that runs and has been asked to end at this time.
+pub(super) fn terminating(name: &str, group: &str, node: &str, since: &str) -> String {
+    let deletion = format!("{{deletionTimestamp: '{since}', name: ");
+    running(name, group, "2", node).replacen("{name: ", &deletion, 1)
+}
+
+/// A pod of a PodGroup of Volcano with this role.
+pub(super) fn with_role(pod: &str, role: &str) -> String {
+    let annotation = format!("annotations: {{volcano.sh/task-spec: {role}, ");
+    pod.replacen("annotations: {", &annotation, 1)
+}
+
+/// A PodGroup of Volcano.
+pub(super) fn group_of_volcano(name: &str, spec: &str) -> String {
+    group(name, spec).replace("scheduling.sigs.dev/v1alpha2", "scheduling.volcano.sh/v1beta1")
+}
+
 pub(super) fn with_run_time(pod: &str, run_time: &str) -> String {
     let annotation = format!("annotations: {{scheduling.sigs.dev/run-time: {run_time}, ");
     pod.replacen("annotations: {", &annotation, 1)
@@ -95,13 +112,20 @@ impl History<'_> {
     /// same as without a memory.
     pub(super) fn differs_after(&self, change: impl Fn(&mut Store)) {
         self.in_vain();
-        let cycles = self.cycles(5, |at, store| {
+        let [before, after] = self.around(change);
+        assert_ne!(what_waits(&before), what_waits(&after), "the change changes nothing");
+    }
+
+    /// The last cycle before a change, when nothing has changed for long, and the first one after it. They are the same
+    /// with a memory and without.
+    pub(super) fn around(&self, change: impl Fn(&mut Store)) -> [Cycle; 2] {
+        let cycles = self.cycles(6, |at, store| {
             if at == 4 {
                 change(store);
             }
         });
-        let [before, after] = [3, 4].map(|at| what_waits(&cycles[at]));
-        assert_ne!(before, after, "the change changes nothing");
+        let [_, _, _, before, after, _]: [Cycle; 6] = cycles.try_into().expect("six cycles");
+        [before, after]
     }
 
     /// Plays some cycles with a memory and without, and checks that they are the same. `change` is called before each
@@ -125,15 +149,20 @@ impl History<'_> {
     pub(super) fn in_vain(&self) -> Simulation {
         let case = read(&self.text());
         let mut simulation = simulation(&case, Memory::with_budget(u64::MAX), |_| true);
-        let mut works = Vec::new();
-        for _ in 0..4 {
-            let (cycle, work) = cycle(&mut simulation);
-            assert_eq!(cycle.decisions, [], "the job waits in vain");
-            works.push(work);
-        }
-        assert!(works[3] < works[0], "the try is not remembered: {works:?}");
+        wait_in_vain(&mut simulation, 4);
         simulation
     }
+}
+
+/// Runs some cycles in which nothing is decided, and the last try is remembered.
+pub(super) fn wait_in_vain(simulation: &mut Simulation, n: usize) {
+    let mut works = Vec::new();
+    for _ in 0..n {
+        let (cycle, work) = cycle(simulation);
+        assert_eq!(cycle.decisions, [], "the job waits in vain");
+        works.push(work);
+    }
+    assert!(works.last() < works.first(), "the try is not remembered: {works:?}");
 }
 
 /// How many pods of each job have a place, and why the others wait.
@@ -156,4 +185,8 @@ pub(super) fn change_pod(store: &mut Store, name: &str, change: impl FnOnce(&mut
     let mut facts = TaskFacts::clone(store.pods.get(&key).expect("the pod"));
     change(&mut facts);
     store.pods.apply(key, facts);
+}
+
+pub(super) fn delete_pod(store: &mut Store, name: &str) {
+    store.pods.delete(&ObjectKey::new("ns", name));
 }

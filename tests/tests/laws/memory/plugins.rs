@@ -25,7 +25,7 @@ use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{case::Case, simulation::Simulation};
 use kube_batch_yaml::{Limits, parse};
 
-use super::{cycle, simulation};
+use super::{cycle, history::wait_in_vain, simulation};
 
 /// Nodes admit no pods before a time.
 struct Curfew {
@@ -156,21 +156,21 @@ impl Plugin for Urgency {
 }
 
 /// The share of each job is the number of jobs.
-struct Crowd {
+struct JobCount {
     share: Share,
 }
 
-const CROWD: PluginSpec = PluginSpec {
-    name: "crowd",
+const JOB_COUNT: PluginSpec = PluginSpec {
+    name: "job-count",
     about: "the share of each job is the number of jobs",
     arguments: &[],
     metadata_prefixes: &[],
-    new: |_| Box::new(Crowd { share: Share::ZERO }),
+    new: |_| Box::new(JobCount { share: Share::ZERO }),
 };
 
-impl Plugin for Crowd {
+impl Plugin for JobCount {
     fn name(&self) -> &'static str {
-        "crowd"
+        "job-count"
     }
 
     fn provides(&self) -> Provided<'_> {
@@ -194,7 +194,7 @@ impl Plugin for Crowd {
     }
 }
 
-impl JobShares for Crowd {
+impl JobShares for JobCount {
     fn job_share(&self, _: JobIdx) -> Share {
         self.share
     }
@@ -221,22 +221,10 @@ objects:
         .with_plugin(CURFEW)
         .with_plugin(CONSENT)
         .with_plugin(URGENCY)
-        .with_plugin(CROWD);
+        .with_plugin(JOB_COUNT);
     let document = parse(&text, &Limits::default()).expect("YAML");
     let case = Case::read(&document, &registry).expect("a case");
     simulation(&case, Memory::with_budget(u64::MAX), |_| true)
-}
-
-/// Runs some cycles in which nothing is decided, and the last try is remembered.
-fn wait_in_vain(simulation: &mut Simulation) {
-    let works: Vec<u64> = (0..3)
-        .map(|_| {
-            let (cycle, work) = cycle(simulation);
-            assert_eq!(cycle.decisions, [], "the job waits in vain");
-            work
-        })
-        .collect();
-    assert!(works[2] < works[0], "the try is not remembered: {works:?}");
 }
 
 const POD: &str = "- {apiVersion: v1, kind: Pod, metadata: {name: p, namespace: ns}, spec: {schedulerName: kube-batch, \
@@ -248,7 +236,7 @@ fn a_job_is_tried_again_when_an_answer_changes_with_the_time() {
     let until = start + SignedDuration::from_secs(10);
     let curfew = format!("{{name: curfew, arguments: {{curfew.until: {}}}}}", until.as_second());
     let mut simulation = simulated("allocate", &curfew, POD);
-    wait_in_vain(&mut simulation);
+    wait_in_vain(&mut simulation, 3);
     while simulation.world.now() < until {
         let (cycle, _) = cycle(&mut simulation);
         let is_open = simulation.world.now() >= until;
@@ -277,7 +265,7 @@ const RUNNING_AND_WAITING: &str = "- {apiVersion: scheduling.sigs.dev/v1alpha2, 
 #[test]
 fn a_job_is_tried_again_when_a_vote_changes_with_the_metadata_of_a_victim() {
     let mut simulation = simulated("allocate, preempt", "{name: consent}", RUNNING_AND_WAITING);
-    wait_in_vain(&mut simulation);
+    wait_in_vain(&mut simulation, 3);
     annotate(&mut simulation, "low", "example.com/evictable");
     assert_evicts(&mut simulation);
 }
@@ -307,7 +295,7 @@ fn assert_evicts(simulation: &mut Simulation) {
 #[test]
 fn a_job_is_tried_again_when_a_vote_changes_with_its_metadata() {
     let mut simulation = simulated("allocate, preempt", "{name: urgency}", RUNNING_AND_WAITING);
-    wait_in_vain(&mut simulation);
+    wait_in_vain(&mut simulation, 3);
     annotate(&mut simulation, "high", "example.com/urgent");
     assert_evicts(&mut simulation);
 }
@@ -315,7 +303,7 @@ fn a_job_is_tried_again_when_a_vote_changes_with_its_metadata() {
 #[test]
 fn a_job_is_tried_again_when_a_vote_changes_with_the_labels_of_its_pod() {
     let mut simulation = simulated("allocate, preempt", "{name: urgency}", RUNNING_AND_WAITING);
-    wait_in_vain(&mut simulation);
+    wait_in_vain(&mut simulation, 3);
     let labels = simulation.world.store.interner_mut().new_labels(is_true("urgent"));
     simulation.world.change_pod(&ObjectKey::new("ns", "high"), |pod| pod.labels = labels);
     assert_evicts(&mut simulation);
@@ -323,9 +311,9 @@ fn a_job_is_tried_again_when_a_vote_changes_with_the_labels_of_its_pod() {
 
 #[test]
 fn the_share_that_is_reported_is_that_of_now() {
-    let plugins = "{name: crowd}, {name: consent}";
+    let plugins = "{name: job-count}, {name: consent}";
     let mut simulation = simulated("allocate, preempt", plugins, RUNNING_AND_WAITING);
-    wait_in_vain(&mut simulation);
+    wait_in_vain(&mut simulation, 3);
     let shares = |simulation: &mut Simulation| {
         let (cycle, _) = cycle(simulation);
         cycle.jobs.iter().map(|job| job.share).collect::<Vec<_>>()

@@ -1,4 +1,4 @@
-//! A job is tried again if its turns depended on more than fields, and reported anew if a cycle adds to its report.
+//! A job is tried again if its turns depended on more than fields, and reported again if a cycle adds to its report.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use super::{
     assert_same,
     fields::{beside_a_reservation, beside_its_own_pod, nominated},
     history::{
-        History, WITH_SHARES, WITHOUT_SHARES, change_pod, composite, group, node, pod, queue,
-        running, what_waits, with_run_time,
+        History, WITH_SHARES, WITHOUT_SHARES, change_pod, composite, delete_pod, group, node, pod,
+        queue, running, terminating, what_waits, with_run_time,
     },
     read, simulation,
 };
@@ -94,12 +94,10 @@ fn of_a_gang_that_is_protected() {
         pod("others-1", "others", "1", ""),
         pod("others-2", "others", "1", "schedulingGates: [{name: gate}], "),
     ]);
-    let cycles = history.cycles(6, |at, store| {
-        if at == 4 {
-            change_pod(store, "others-2", |pod| pod.gated = false);
-        }
+    let [_, after] = history.around(|store| {
+        change_pod(store, "others-2", |pod| pod.gated = false);
     });
-    assert_ne!(cycles[4].decisions, []);
+    assert_ne!(after.decisions, []);
 }
 
 /// Runs cycles whose decisions all fail before the next one: the API server rejects them.
@@ -171,14 +169,12 @@ fn of_the_other_groups_of_its_composite() {
             .chain(groups.into_iter().flatten())
             .collect(),
     };
-    let cycles = history.cycles(6, |at, store| {
-        if at == 4 {
-            store.pods.delete(&ObjectKey::new("ns", "b"));
-            store.groups.delete(&(ObjectKey::new("ns", "b"), GroupVersion::Kubernetes));
-        }
+    let [before, after] = history.around(|store| {
+        delete_pod(store, "b");
+        store.groups.delete(&(ObjectKey::new("ns", "b"), GroupVersion::Kubernetes));
     });
-    assert_eq!(cycles[4].decisions, []);
-    assert_ne!(what_waits(&cycles[4])[0], what_waits(&cycles[3])[0]);
+    assert_eq!(after.decisions, []);
+    assert_ne!(what_waits(&after)[0], what_waits(&before)[0]);
 }
 
 /// A gang that is incomplete for too long is evicted at the end of the cycle.
@@ -222,12 +218,10 @@ fn of_the_share_of_its_queue_after_the_cycle() {
             ])
             .collect(),
     };
-    let cycles = history.cycles(6, |at, store| {
-        if at == 4 {
-            change_pod(store, "other", |pod| pod.gated = false);
-        }
+    let [_, after] = history.around(|store| {
+        change_pod(store, "other", |pod| pod.gated = false);
     });
-    assert_ne!(cycles[4].decisions, []);
+    assert_ne!(after.decisions, []);
 }
 
 /// A job that fits nowhere comes before one that reclaims a pod of it in the same cycle: it was bound from another queue.
@@ -269,11 +263,6 @@ fn of_its_pods_that_are_evicted_in_the_same_cycle() {
 #[test]
 fn of_a_nomination_that_came_first() {
     let gated = "schedulingGates: [{name: gate}], ";
-    let terminating = running("runs", "runs", "2", "n").replacen(
-        "{name: runs",
-        "{deletionTimestamp: '2025-01-01T01:00:00Z', name: runs",
-        1,
-    );
     let history = History {
         actions: "allocate",
         plugins: WITHOUT_SHARES,
@@ -282,7 +271,7 @@ fn of_a_nomination_that_came_first() {
             queue("default", "weight: 1"),
             node("n", "2"),
             group("runs", "minMember: 1"),
-            terminating,
+            terminating("runs", "runs", "n", "2025-01-01T01:00:00Z"),
             group("high", "minMember: 1, priorityClassName: high"),
             pod("high", "high", "2", gated),
             group("waits", "minMember: 1"),
@@ -295,7 +284,7 @@ fn of_a_nomination_that_came_first() {
                 change_pod(store, name, |pod| pod.gated = false);
             }
         }
-        3 => _ = store.pods.delete(&ObjectKey::new("ns", "high")),
+        3 => delete_pod(store, "high"),
         _ => {}
     });
     let nominated = [2, 3].map(|at| cycles[at].decisions.iter().find_map(nominated));
