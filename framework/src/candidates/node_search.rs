@@ -36,7 +36,7 @@ const MAX_BY_DOMAIN: usize = 64;
 /// Of at most this many classes the reasons of each node are kept. Guessed.
 const MAX_EXPLANATIONS: usize = 16;
 
-/// Searches for nodes, and questions about classes of tasks, about the session as it is: see
+/// Searches nodes and answers questions about classes of tasks, in the session as it is now: see
 /// [`Session::search`](crate::session::Session::search).
 pub struct NodeSearch<'s> {
     pub(crate) kept: &'s mut Candidates,

@@ -102,7 +102,7 @@ impl Memory {
         let Self {
             budget,
             recalls,
-            // Each cycle is told its own.
+            // The core sets it before each cycle.
             generation: _,
             rounds,
             tries,

@@ -46,7 +46,7 @@ fn crate_of(path: &str) -> Option<&str> {
     (is_rust && !is_test && !APART.iter().any(|apart| path.starts_with(apart))).then_some(of)
 }
 
-/// The types that a file declares for others. Those of a module inside of it are not indented less than that module.
+/// The types that a file declares for others. Those of a module inside the file are indented, and do not count.
 fn declarations<'a>(of: &'a str, path: &'a str, text: &'a str) -> impl Iterator<Item = Declared> {
     text.lines().zip(1..).filter_map(move |(line, number)| {
         let rest = line.strip_prefix("pub")?;
