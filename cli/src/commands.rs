@@ -148,7 +148,7 @@ pub struct SimulateArgs {
 pub(crate) enum Format {
     /// Tables.
     #[default]
-    TextTable,
+    Table,
     /// JSON, described in docs/simulate.md.
     Json,
     /// The data of `json` as YAML.

@@ -103,7 +103,7 @@ fn print_remarks(world: &mut World) -> Vec<String> {
 fn print_outcome(outcome: &Outcome, format: Format, n_cycles: u64) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
     match format {
-        Format::TextTable => print_tables(&mut out, outcome, n_cycles)?,
+        Format::Table => print_tables(&mut out, outcome, n_cycles)?,
         Format::Json => {
             serde_json::to_writer_pretty(&mut out, outcome).map_err(io::Error::from)?;
             writeln!(out)?;
