@@ -36,7 +36,7 @@ use kube_batch_plugins::{
 use kube_batch_scheduler::conf::{Conf, PluginConf};
 
 use self::{
-    build::Build,
+    build::{BASE, Build, DAY},
     devices::{ClaimKind, add_class, add_devices, add_partitions},
     kinds::{Kind, parse},
     pods::{PodKind, PodRule},
@@ -62,7 +62,7 @@ impl Shape {
     }
 
     /// What happens between two cycles, for the n-th time: in IDLE a pod in the middle finishes, in STEADY
-    /// another gang arrives, and elsewhere nothing.
+    /// another gang arrives, in ARRIVE a pod does, and elsewhere nothing.
     ///
     /// # Panics
     ///
@@ -82,6 +82,11 @@ impl Shape {
                 build.pending_job(1 + n, 100, &queue, "low", &PodKind::default());
                 self.store = build.store;
             }
+            Next::PodArrives => {
+                let mut build = Build { store: mem::take(&mut self.store), ..Build::default() };
+                build.single_pod(&format!("new-{n}"), BASE + 2 * DAY + n as i64, None);
+                self.store = build.store;
+            }
         }
     }
 }
@@ -93,6 +98,7 @@ enum Next {
     Nothing,
     PodFinishes,
     GangArrives,
+    PodArrives,
 }
 
 /// Builds the shape with a name such as `FILL-1000-10000-100`.
@@ -205,6 +211,17 @@ fn placing(build: &mut Build, kind: &str, numbers: &[usize]) -> Option<(Conf, Ne
             let queues = build.queues(&[1, 1, 1, 1]);
             build.pending(100, 100, &queues, "low", |_| PodKind::default());
             (Conf::default(), Next::GangArrives)
+        }
+        ("ARRIVE", [nodes, pods, gangs]) => {
+            build.nodes(*nodes);
+            build.queue("default", 1);
+            for r in 0..*pods {
+                let node = format!("node-{:05}", r % nodes);
+                build.single_pod(&format!("run-{r:05}"), BASE + (r / 10) as i64, Some(node));
+            }
+            let of_a_node = |_| PodKind { cpu: "32".to_owned(), ..PodKind::default() };
+            build.pending(gangs * 8, 8, &["default".to_owned()], "low", of_a_node);
+            (Conf::default(), Next::PodArrives)
         }
         ("IDLE", [nodes]) => {
             build.saturated(*nodes, 32);

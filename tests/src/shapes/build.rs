@@ -202,7 +202,8 @@ impl Build {
         let name = format!("{job}-{k:05}");
         let mut metadata = meta(&name, Some("bench"), created);
         let annotation = || ("scheduling.k8s.io/group-name".to_owned(), job.to_owned());
-        metadata.annotations = (!self.is_native).then(|| BTreeMap::from([annotation()]));
+        let is_annotated = kind.is_in_group && !self.is_native;
+        metadata.annotations = is_annotated.then(|| BTreeMap::from([annotation()]));
         let own_group = || PodSchedulingGroup { pod_group_name: Some(job.to_owned()) };
         let label = kind.label.iter().map(|(key, value)| ((*key).to_owned(), value.clone()));
         metadata.labels = kind.label.is_some().then(|| label.collect());
@@ -219,7 +220,7 @@ impl Build {
             metadata,
             spec: Some(PodSpec {
                 scheduler_name: Some("kube-batch".to_owned()),
-                scheduling_group: self.is_native.then(own_group),
+                scheduling_group: (kind.is_in_group && self.is_native).then(own_group),
                 tolerations: kind.tolerates.then(|| vec![toleration]),
                 containers: vec![Container {
                     name: "main".to_owned(),
@@ -266,6 +267,17 @@ impl Build {
         kind: &PodKind,
     ) {
         self.pending_job_of(job, queue, class, &vec![kind; gang]);
+    }
+
+    /// A pod without a PodGroup.
+    pub(super) fn single_pod(&mut self, name: &str, created: i64, node: Option<String>) {
+        let kind = PodKind {
+            cpu: "100m".to_owned(),
+            memory: "64Mi".to_owned(),
+            is_in_group: false,
+            ..PodKind::default()
+        };
+        self.pod(name, 0, created, &kind, node);
     }
 
     /// A gang with a pod of each of these kinds.

@@ -16,7 +16,7 @@ const fn kind(name: &'static str, numbers: &'static str, about: &'static str) ->
 }
 
 /// All kinds.
-pub const KINDS: [Kind; 28] = [
+pub const KINDS: [Kind; 29] = [
     kind("FILL", "NODES-PODS-GANG", "empty nodes, and gangs that fit"),
     kind("FILLMIX", "NODES-PODS-GANG", "as FILL, but every gang requests something else"),
     kind(
@@ -55,6 +55,11 @@ pub const KINDS: [Kind; 28] = [
         "as DRA; a claim is for a whole device, a half or a quarter",
     ),
     kind("STEADY", "NODES", "half full nodes, and one gang of 100"),
+    kind(
+        "ARRIVE",
+        "NODES-PODS-GANGS",
+        "small single pods run, gangs of 8 wait for whole nodes, and before each next cycle a single pod arrives",
+    ),
     kind("IDLE", "NODES", "full nodes, and no pod waits; all four actions"),
     kind("SCALE", "NODES", "10 pods on each node, and 10 000 wait in gangs of 100"),
     kind("PREEMPT", "NODES-GANG", "full nodes, and one gang of higher priority"),

@@ -21,12 +21,23 @@ pub(super) struct PodKind {
     pub(super) label: Option<(&'static str, String)>,
     pub(super) rule: Option<PodRule>,
     pub(super) claim: Option<ClaimKind>,
+    /// Whether it names a PodGroup.
+    pub(super) is_in_group: bool,
 }
 
 impl Default for PodKind {
     fn default() -> Self {
         let (cpu, memory) = ("1".to_owned(), "2Gi".to_owned());
-        Self { cpu, memory, gpus: 0, tolerates: false, label: None, rule: None, claim: None }
+        Self {
+            cpu,
+            memory,
+            gpus: 0,
+            tolerates: false,
+            label: None,
+            rule: None,
+            claim: None,
+            is_in_group: true,
+        }
     }
 }
 
