@@ -59,7 +59,7 @@ pub fn run_cycle(
     actions: &[Box<dyn Action>],
     search: Search,
     memory: &mut Memory,
-    reached: &mut dyn FnMut(Milestone),
+    reached: &mut dyn FnMut(Milestone<'_>),
 ) -> (Cycle, Cluster) {
     let remembered = std::mem::replace(memory, Memory::none());
     let mut start = Start::new(cluster, remembered);
@@ -77,7 +77,10 @@ pub fn run_cycle(
     stale_gangs::evict_one(&mut session);
     debug_assert_eq!(session.audit(), [], "after a stale gang was evicted");
     nominations::settle(&mut session);
+    reached(Milestone::Decided(&session.decisions));
+    let n_decisions = session.decisions.len();
     let (cycle, to_remember) = report::close(&mut session, opening);
+    debug_assert_eq!(cycle.decisions.len(), n_decisions, "a report decides nothing");
     *memory = to_remember;
     reached(Milestone::Closed);
     (cycle, session.into_cluster())
@@ -107,7 +110,7 @@ fn act(
     policy: Policy,
     actions: &[Box<dyn Action>],
     search: Search,
-    reached: &mut dyn FnMut(Milestone),
+    reached: &mut dyn FnMut(Milestone<'_>),
 ) -> (Session, Opening) {
     let Start { cluster, memory, holds, work, earlier } = start;
     let mut session = Session::open_measured(cluster, now, policy, search, memory, reached);

@@ -136,19 +136,18 @@ pub(crate) fn settle(session: &mut Session) {
     for task in kept {
         let (pod, node) = session.place_of(task);
         let devices = session.chosen_devices(task);
-        session.decisions.push(Decision::Nominate { pod, node, devices });
+        session.decide(task, Decision::Nominate { pod, node, devices });
     }
     let cluster = session.cluster();
     let is_nominated = |task: &TaskIdx| {
         cluster.tasks.nominated[*task].is_some()
             || cluster.tasks.facts[*task].nominated_node.is_some()
     };
-    let withdrawn: Vec<Decision> = cluster
-        .waiting_tasks()
-        .filter(is_nominated)
-        .map(|task| Decision::Withdraw { pod: cluster.pod(task) })
-        .collect();
-    session.decisions.extend(withdrawn);
+    let withdrawn: Vec<TaskIdx> = cluster.waiting_tasks().filter(is_nominated).collect();
+    for task in withdrawn {
+        let pod = session.cluster().pod(task);
+        session.decide(task, Decision::Withdraw { pod });
+    }
     deallocate(session);
 }
 
@@ -161,10 +160,8 @@ fn deallocate(session: &mut Session) {
         reasons.any(|nodes| nodes.reason == NodeReason::ResourceClaim)
     };
     let claims = session.claims_to_deallocate(&refused);
-    let cluster = session.cluster();
-    let decisions: Vec<Decision> = claims
-        .into_iter()
-        .map(|(task, claim)| Decision::Deallocate { pod: cluster.pod(task), claim })
-        .collect();
-    session.decisions.extend(decisions);
+    for (task, claim) in claims {
+        let pod = session.cluster().pod(task);
+        session.decide(task, Decision::Deallocate { pod, claim });
+    }
 }

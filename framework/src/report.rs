@@ -9,7 +9,7 @@ use std::{
 use jiff::Timestamp;
 use kube_batch_model::{
     cluster::Cluster,
-    column::{JobIdx, QueueIdx, TaskIdx},
+    column::{JobIdx, Ordinal, QueueIdx, TaskIdx},
     decision::{Decision, EvictReason, EvictionCause, JobInQueue, PodRef},
     dialect::Transition,
     facts::{group::GroupFacts, queue::QueueFacts},
@@ -41,6 +41,8 @@ pub use kube_batch_model::job_report::{JobReport, Phase};
 pub struct Cycle {
     /// The decisions, in order.
     pub decisions: Vec<Decision>,
+    /// The place in `jobs` of the job of each decision; `None` if its pod belongs to none.
+    pub decided_jobs: Vec<Option<usize>>,
     /// Every job, in row order. Reports that did not change are shared with earlier cycles.
     pub jobs: Vec<Arc<JobReport>>,
     /// Every queue, in row order.
@@ -151,9 +153,7 @@ pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) 
     let mut phases: Vec<BTreeMap<Phase, u32>> = vec![BTreeMap::new(); cluster.queues.facts.len()];
     for (job, report) in cluster.jobs.key.ids().zip(&jobs) {
         if let Some(queue) = cluster.jobs.queue[job].filter(|_| report.group.is_some()) {
-            *phases[kube_batch_model::column::Ordinal::at(queue)]
-                .entry(report.phase)
-                .or_default() += 1;
+            *phases[queue.at()].entry(report.phase).or_default() += 1;
         }
     }
     let mut evicted = evicted(session);
@@ -186,7 +186,8 @@ pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) 
     };
     let work = session.work();
     let decisions = std::mem::take(&mut session.decisions);
-    (Cycle { jobs, queues, total, work, next_due, decisions }, memory)
+    let decided_jobs = session.decided_jobs.iter().map(|job| job.map(Ordinal::at)).collect();
+    (Cycle { decisions, decided_jobs, jobs, queues, total, work, next_due }, memory)
 }
 
 /// When a job that had not started began to wait, if it has started now.

@@ -56,6 +56,8 @@ pub struct Session {
     pub(crate) confinement: Confinement,
     log: MoveLog,
     pub(crate) decisions: Vec<Decision>,
+    /// The job of each decision.
+    pub(crate) decided_jobs: Vec<Option<JobIdx>>,
     /// Moves that statements kept without deciding anything, by job.
     pub(crate) kept: BTreeMap<JobIdx, Vec<Move>>,
     /// The tasks that are bound, in order.
@@ -118,7 +120,7 @@ impl Session {
         mut policy: Policy,
         search: Search,
         memory: Memory,
-        reached: &mut dyn FnMut(Milestone),
+        reached: &mut dyn FnMut(Milestone<'_>),
     ) -> Self {
         let not_physical = cluster.begin_physical((policy.physical_requests)(&cluster));
         cluster.device_totals = (policy.device_totals)(&cluster);
@@ -161,6 +163,7 @@ impl Session {
             policy,
             log: MoveLog::default(),
             decisions: Vec::new(),
+            decided_jobs: Vec::new(),
             kept: BTreeMap::new(),
             bound: Vec::new(),
             evicted: Vec::new(),
@@ -269,6 +272,12 @@ impl Session {
     /// Whether some plugin has postponed some of its work to the next cycle.
     pub(crate) fn has_postponed(&self) -> bool {
         self.policy.has_postponed()
+    }
+
+    /// Decides something about a task.
+    pub(crate) fn decide(&mut self, task: TaskIdx, decision: Decision) {
+        self.decisions.push(decision);
+        self.decided_jobs.push(self.cluster.tasks.job[task]);
     }
 
     /// Moves a task, logs the move and informs the plugins. Returns its previous placement.

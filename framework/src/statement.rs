@@ -312,7 +312,7 @@ impl<'s> Statement<'s> {
                     Decision::Evict { pod, node, cause: EvictionCause::new(reason, job) }
                 }
             };
-            self.session.decisions.push(decision);
+            self.session.decide(made.task, decision);
         }
         self.keep_moves(kept);
     }

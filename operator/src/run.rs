@@ -20,12 +20,15 @@ mod exposition;
 #[cfg(test)]
 pub(crate) mod fake_api;
 mod fence;
+mod forming;
 mod guard;
 mod health;
+mod hops;
 mod http;
 mod lease;
 mod logging;
 pub(crate) mod metrics;
+mod pace;
 mod permission;
 pub(crate) mod replica;
 mod report_metrics;

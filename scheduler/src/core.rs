@@ -4,7 +4,7 @@
 //! or a simulation does. Everything else that a cycle depends on is in [`Core`] or in [`CycleInput`], so equal values
 //! of both have equal outcomes.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kube_batch_cache::{
@@ -22,11 +22,11 @@ use kube_batch_framework::{
     policy::{ConfiguredPlugin, Policy},
     report::Cycle,
 };
-use kube_batch_model::{cluster::Cluster, name::Name, problem::Ignored};
+use kube_batch_model::{cluster::Cluster, decision::Decision, problem::Ignored};
 
 use crate::{
     conf::{Conf, PluginConf, policy},
-    writes::{Event, Remark, StatusWrite, eviction_events, remarks, status_writes},
+    writes::{Remark, StatusWrite, remarks, status_writes},
 };
 
 /// The number of objects up to which debug builds check every cycle; a check takes longer than a cycle.
@@ -65,8 +65,10 @@ pub struct CycleInput<'a> {
 pub enum CyclePoint<'a> {
     /// The snapshot is complete.
     Snapshot(&'a Cluster),
-    /// The session has reached a milestone.
-    Session(Milestone),
+    /// These are all decisions of the cycle, in order, and the facts that it saw.
+    Decided(&'a [Decision], &'a Store),
+    /// The session has reached another milestone.
+    Session(Milestone<'a>),
 }
 
 /// The result of a cycle.
@@ -81,8 +83,6 @@ pub struct CycleResult {
 /// What is to be written after a cycle, besides its decisions.
 #[derive(Debug)]
 pub struct Writes {
-    /// The events about evictions, by the uid of the pod with whose eviction they are sent.
-    pub evictions: BTreeMap<Name, Vec<Event>>,
     /// The statuses and conditions that changed.
     pub statuses: Vec<StatusWrite>,
     /// What users should know besides, each with its event.
@@ -150,7 +150,14 @@ impl Core {
         let Snapshot { cluster, ignored, .. } = snapshot;
         reached(CyclePoint::Snapshot(&cluster));
         let before = is_checked.then(|| cluster.clone());
-        let reached = &mut |milestone| reached(CyclePoint::Session(milestone));
+        let store = &*store;
+        let reached = &mut |milestone: Milestone<'_>| {
+            reached(if let Milestone::Decided(decisions) = milestone {
+                CyclePoint::Decided(decisions, store)
+            } else {
+                CyclePoint::Session(milestone)
+            });
+        };
         let Self { conf, search, memory, .. } = self;
         let (cycle, cluster) = conf.run_next_cycle(cluster, now, *search, memory, reached);
         assert!(
@@ -169,7 +176,7 @@ impl Conf {
         cluster: Cluster,
         now: Timestamp,
         search: Search,
-        reached: &mut dyn FnMut(Milestone),
+        reached: &mut dyn FnMut(Milestone<'_>),
     ) -> Cycle {
         self.run_next_cycle(cluster, now, search, &mut Memory::none(), reached).0
     }
@@ -182,7 +189,7 @@ impl Conf {
         now: Timestamp,
         search: Search,
         memory: &mut Memory,
-        reached: &mut dyn FnMut(Milestone),
+        reached: &mut dyn FnMut(Milestone<'_>),
     ) -> (Cycle, Cluster) {
         let actions: Vec<Box<dyn Action>> = self.actions.iter().map(|spec| (spec.new)()).collect();
         run_cycle(cluster, now, &|| self.policy(), &actions, search, memory, reached)
@@ -210,7 +217,6 @@ impl CycleResult {
     ) -> Writes {
         let Self { cycle, ignored } = self;
         Writes {
-            evictions: eviction_events(&cycle.decisions, store),
             statuses: status_writes(cycle, store, assumed, cycle_id, now),
             remarks: remarks(ignored, cycle, store),
         }

@@ -47,7 +47,7 @@ impl Simulation {
 
     /// Runs one cycle and applies its decisions to the cluster. `reached` is called at each
     /// milestone.
-    pub fn cycle(&mut self, reached: &mut dyn FnMut(Milestone)) -> &LastCycle {
+    pub fn cycle(&mut self, reached: &mut dyn FnMut(Milestone<'_>)) -> &LastCycle {
         self.cycle_from(&mut |_, _| {}, reached)
     }
 
@@ -55,7 +55,7 @@ impl Simulation {
     pub fn cycle_from(
         &mut self,
         begin: &mut dyn FnMut(&mut Core, &CycleInput<'_>),
-        reached: &mut dyn FnMut(Milestone),
+        reached: &mut dyn FnMut(Milestone<'_>),
     ) -> &LastCycle {
         self.world.tick();
         let mut snapshot = None;
@@ -63,6 +63,7 @@ impl Simulation {
         begin(&mut self.core, &input);
         let outcome = self.core.cycle(input, &mut |progress| match progress {
             CyclePoint::Snapshot(cluster) => snapshot = Some(Arc::new(cluster.clone())),
+            CyclePoint::Decided(decisions, _) => reached(Milestone::Decided(decisions)),
             CyclePoint::Session(milestone) => reached(milestone),
         });
         self.world.apply_cycle(&outcome);

@@ -402,7 +402,8 @@ impl World {
         let now = self.now;
         self.next_due = cycle.next_due.and_then(|after| now.checked_add(after).ok());
         let cycle_id = format!("cycle-{}", self.n_cycles);
-        let Writes { mut evictions, statuses, .. } =
+        let mut evictions = writes::eviction_events(&cycle.decisions, &self.store);
+        let Writes { statuses, .. } =
             outcome.writes(&self.store, &self.in_flight, &cycle_id, self.now);
         for decision in &cycle.decisions {
             let events = match decision {

@@ -71,7 +71,7 @@ impl<'d> Line<'d> {
             pod: key,
             uid,
             node: None,
-            job: decided.job.as_ref().map(JobKey::object),
+            job: decided.job.map(JobKey::object),
             queue: decided.queue,
             reason: None,
             for_job: None,
@@ -259,13 +259,13 @@ mod tests {
             Decision::Nominate { pod: pod("b"), node: "n2".into(), devices: [].into() },
             Decision::Withdraw { pod: pod("gone") },
         ];
-        let queue = Name::from("q");
+        let (queue, known) = (Name::from("q"), job("j"));
         let decided: Vec<Decided<'_>> = decisions
             .iter()
             .map(|decision| {
                 let is_known = decision.pod().key.name != "gone".into();
                 let queue = is_known.then_some(&queue);
-                Decided { decision, job: is_known.then(|| job("j")), queue }
+                Decided { decision, report: None, job: is_known.then_some(&known), queue }
             })
             .collect();
         let output = Shared::default();
@@ -310,7 +310,7 @@ mod tests {
     fn withdraw(log: &AuditLog, name: &str) {
         let pod = PodRef { uid: name.into(), key: ObjectKey::new("ns", name) };
         let decision = Decision::Withdraw { pod };
-        let decided = [Decided { decision: &decision, job: None, queue: None }];
+        let decided = [Decided { decision: &decision, report: None, job: None, queue: None }];
         log.write(Timestamp::UNIX_EPOCH, "me-7", &decided);
     }
 

@@ -14,36 +14,39 @@ use anyhow::bail;
 use futures::future::LocalBoxFuture;
 use kube_batch_cache::mirror::Mirror;
 use kube_batch_framework::report::Cycle;
-use kube_batch_model::{decision::Decision, name::JobKey};
+use kube_batch_model::decision::Decision;
 use kube_batch_scheduler::{
     conf::Conf,
     core::{Core, CycleInput, CyclePoint, Writes},
+    writes::eviction_events,
 };
-use tokio::{sync::watch, task::JoinError, time::Instant};
+use tokio::{
+    sync::{oneshot, watch},
+    task::{JoinError, JoinHandle},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, trace};
 
 use super::{
     audit_log::AuditLog,
     clock::Clock,
-    cycle_log::{QueueLog, decided, jobs_of, log_cycle},
-    decision_writer::DecisionWriter,
+    cycle_log::{QueueLog, decided, log_cycle},
+    decision_writer::{CycleDecisions, DecisionWriter},
     effects::Effects,
+    forming::Forming,
     health::Health,
+    hops::CycleHops,
     metrics::{Ended, Metrics},
+    pace::Pace,
     report_metrics::ReportMetrics,
     scheduler_cache::SchedulerCache,
     status_writer::StatusWriter,
     term::Terms,
 };
 
-/// The pause after a cycle, as a multiple of its duration: while changes keep coming, cycles take one
-/// ninth of a core and leave the rest to the answers of the API server.
-const REST_FACTOR: u32 = 8;
-/// The shortest pause between cycles; a cycle takes all changes of that time together.
-const SHORTEST_REST: Duration = Duration::from_millis(10);
-/// The longest pause between cycles while changes wait.
-const LONGEST_REST: Duration = Duration::from_secs(1);
+/// The shortest time between checks whether a cycle is due, if nothing changes.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 /// The shortest pause before a cycle that has only statuses to write: bindings were confirmed as
 /// expected, which changes counts, or the throttle had put off a status.
 const STATUS_REST: Duration = Duration::from_secs(1);
@@ -90,6 +93,7 @@ pub(crate) struct Scheduler {
     pub(crate) started: Instant,
     /// What is kept from cycle to cycle.
     pub(crate) core: Arc<Mutex<Core>>,
+    pub(crate) pace: Pace,
 }
 
 /// The last cycle.
@@ -117,12 +121,28 @@ struct Inputs {
 /// What a cycle decided and reported.
 struct Finished {
     cycle: Cycle,
-    /// The job of each decision, if its pod is stored.
-    jobs: Vec<Option<JobKey>>,
-    /// What is to be written, as the snapshot was.
+    /// What is to be written besides, as the snapshot was.
     writes: Writes,
+    /// The jobs that lack pods.
+    forming: Forming,
     version: u64,
+    /// The time until all was decided.
     duration: Duration,
+}
+
+/// A cycle that runs, or has run on this thread; `None` if a list has begun since it was due.
+enum RunningCycle {
+    Thread(JoinHandle<Option<Finished>>),
+    Ended(Box<Option<Finished>>),
+}
+
+impl RunningCycle {
+    async fn finished(self) -> Result<Option<Finished>, JoinError> {
+        match self {
+            Self::Thread(cycle) => cycle.await,
+            Self::Ended(finished) => Ok(*finished),
+        }
+    }
 }
 
 impl Scheduler {
@@ -141,7 +161,7 @@ impl Scheduler {
             self.health.set_cycle(Some(started));
             let result = self.decide().await;
             self.health.set_cycle(None);
-            let duration = started.elapsed();
+            self.pace.ran(started, Instant::now(), self.effects.has_pending_decisions());
             match result {
                 Ok(None) => continue,
                 Ok(Some(finished)) => {
@@ -157,8 +177,8 @@ impl Scheduler {
                     self.record_abandoned(&panic, n_abandoned)?;
                 }
             }
-            let rest = (duration * REST_FACTOR).clamp(SHORTEST_REST, LONGEST_REST);
-            if stop.run_until_cancelled(tokio::time::sleep(rest)).await.is_none() {
+            let rested = tokio::time::sleep_until(self.pace.rested());
+            if stop.run_until_cancelled(rested).await.is_none() {
                 break;
             }
         }
@@ -196,6 +216,7 @@ impl Scheduler {
             if self.cache.is_ready() && self.is_due(last) {
                 return;
             }
+            self.report.record_due(Instant::now());
             let rested = last.map(|last| last.ended + self.status_rest());
             let pause = pause(Instant::now(), self.period, self.statuses.due(), rested);
             tokio::select! {
@@ -224,8 +245,20 @@ impl Scheduler {
         if self.effects.has_pending_decisions() { BUSY_STATUS_REST } else { STATUS_REST }
     }
 
-    /// Runs one cycle; `None` if a list has begun since it was due.
+    /// Runs one cycle, and sends what it decides before it has ended; `None` if a list has begun since it was due.
     async fn decide(&self) -> Result<Option<Finished>, JoinError> {
+        let (sender, decided) = oneshot::channel();
+        let cycle = self.start_cycle(sender).await;
+        // Without an answer it has ended without decisions.
+        if let Ok(decided) = decided.await
+            && self.terms.number() == self.term
+        {
+            self.decisions.write(decided).await;
+        }
+        cycle.finished().await
+    }
+
+    async fn start_cycle(&self, decided: oneshot::Sender<CycleDecisions>) -> RunningCycle {
         let inputs = Inputs {
             cache: Arc::clone(&self.cache),
             metrics: Arc::clone(&self.metrics),
@@ -236,16 +269,18 @@ impl Scheduler {
             cycle_id: self.cycle_id(),
         };
         match &self.runner {
-            CycleRunner::Thread => tokio::task::spawn_blocking(move || inputs.decide()).await,
+            CycleRunner::Thread => {
+                RunningCycle::Thread(tokio::task::spawn_blocking(move || inputs.decide(decided)))
+            }
             CycleRunner::Inline(end) => {
-                let finished = inputs.decide();
+                let finished = inputs.decide(decided);
                 end().await;
-                Ok(finished)
+                RunningCycle::Ended(Box::new(finished))
             }
         }
     }
 
-    /// Enqueues what a cycle decided, and the statuses that follow from it.
+    /// Enqueues the statuses that follow from a cycle, and logs and counts what it decided.
     async fn dispatch(&mut self, finished: Finished) {
         // What was decided in another term must not be written, even if this replica leads again: the
         // one that led meanwhile may have decided otherwise.
@@ -253,15 +288,13 @@ impl Scheduler {
             return;
         }
         let started = Instant::now();
-        let Finished { mut cycle, jobs, writes, duration, .. } = finished;
-        self.log(&cycle, jobs, duration);
-        self.decisions.write(std::mem::take(&mut cycle.decisions), writes.evictions).await;
-        if self.terms.number() != self.term {
-            return;
-        }
+        let Finished { cycle, writes, forming, duration, .. } = finished;
+        self.cache.lock().forming = forming;
+        self.log(&cycle, duration);
         self.decisions.report(writes.remarks);
         self.statuses.write(writes.statuses, started).await;
-        self.report.record(&cycle, self.clock.now());
+        self.report.count(&cycle, self.clock.now());
+        self.report.record_later(cycle);
         self.metrics.observe_phase("dispatch", started.elapsed());
     }
 
@@ -271,10 +304,10 @@ impl Scheduler {
     }
 
     /// Logs what a cycle decided, with the job of each decision.
-    fn log(&mut self, cycle: &Cycle, jobs: Vec<Option<JobKey>>, duration: Duration) {
+    fn log(&mut self, cycle: &Cycle, duration: Duration) {
         let decisions = &cycle.decisions;
         self.queues.log(cycle);
-        let decided = decided(cycle, jobs);
+        let decided = decided(cycle);
         self.audit.write(self.clock.now(), &self.cycle_id(), &decided);
         log_cycle(cycle, &decided);
         let count = |is_counted: fn(&Decision) -> bool| {
@@ -292,26 +325,41 @@ impl Scheduler {
 
 impl Inputs {
     /// Runs a cycle, unless a list has begun since it was due: a part of it may be stored already.
-    fn decide(&self) -> Option<Finished> {
+    fn decide(&self, decided: oneshot::Sender<CycleDecisions>) -> Option<Finished> {
         let started = Instant::now();
-        let (mut mirror, version) = self.cache.mirror(|state| {
+        let (mut mirror, begun) = self.cache.mirror(|state| {
             let is_synced = state.is_synced();
             state.wants_statuses &= !is_synced;
-            is_synced.then_some(state.version)
+            is_synced.then(|| (state.version, state.begin_cycle()))
         });
-        let version = version?;
+        let (version, arrived) = begun?;
         let Mirror { store, assumed } = &mut *mirror;
         let now = self.clock.now();
         let mut core = lock(&self.core);
         core.set_conf(Arc::clone(&self.conf));
-        let mut folded = Duration::ZERO;
+        let mut snapshot = started;
+        let mut duration = Duration::ZERO;
+        let mut send = Some((decided, arrived));
         let mut reached = started;
         let input = CycleInput { store, assumed, now, elapsed: self.elapsed };
         let outcome = core.cycle(input, &mut |progress| {
             match progress {
                 CyclePoint::Snapshot(cluster) => {
-                    folded = started.elapsed();
+                    snapshot = Instant::now();
                     self.metrics.observe_sizes(cluster);
+                }
+                CyclePoint::Decided(decisions, store) => {
+                    let decided = Instant::now();
+                    duration = decided - started;
+                    if let Some((sender, arrived)) = send.take() {
+                        let hops = CycleHops { arrived, began: started, snapshot, decided };
+                        // If the process ends, there is no receiver any more.
+                        drop(sender.send(CycleDecisions {
+                            decisions: decisions.to_vec(),
+                            evictions: eviction_events(decisions, store),
+                            hops: Some(Arc::new(hops)),
+                        }));
+                    }
                 }
                 CyclePoint::Session(milestone) => {
                     self.metrics.observe_milestone(milestone, reached.elapsed());
@@ -320,14 +368,15 @@ impl Inputs {
             }
             reached = Instant::now();
         });
-        let duration = started.elapsed();
         let writes = outcome.writes(store, assumed, &self.cycle_id, self.clock.now());
         let cycle = outcome.cycle;
-        let jobs = jobs_of(&cycle.decisions, store);
         self.metrics.e2e_latency.observe(duration.as_secs_f64() * 1e3);
+        let folded = snapshot - started;
         self.metrics.observe_phase("fold", folded);
-        self.metrics.observe_phase("decide", duration - folded);
-        Some(Finished { cycle, jobs, writes, version, duration })
+        self.metrics.observe_phase("decide", duration.saturating_sub(folded));
+        self.metrics.observe_phase("report", started.elapsed().saturating_sub(duration));
+        let forming = Forming::of(&cycle.jobs);
+        Some(Finished { cycle, writes, forming, version, duration })
     }
 }
 
@@ -346,7 +395,7 @@ fn pause(
 ) -> Duration {
     let until = |moment: Instant| moment.saturating_duration_since(now);
     let due = put_off.map_or(period, until).max(rested.map_or(Duration::ZERO, until));
-    due.min(period).clamp(SHORTEST_REST, STATUS_REST)
+    due.min(period).clamp(SHORTEST_PAUSE, STATUS_REST)
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use kube_batch_cache::store::Store;
 use kube_batch_framework::report::{Cycle, JobReport};
 use kube_batch_model::{
     decision::{Decision, JobInQueue},
@@ -15,29 +14,19 @@ use tracing::{Level, debug, enabled, info, trace};
 /// A decision, and the job and queue that it is about.
 pub(crate) struct Decided<'c> {
     pub(crate) decision: &'c Decision,
-    /// `None` if the pod is not stored any more.
-    pub(crate) job: Option<JobKey>,
+    pub(crate) report: Option<&'c JobReport>,
+    /// `None` if the pod belongs to no job.
+    pub(crate) job: Option<&'c JobKey>,
     pub(crate) queue: Option<&'c Name>,
 }
 
-/// The jobs that decisions are about, as far as their pods are stored.
-pub(crate) fn jobs_of(decisions: &[Decision], store: &Store) -> Vec<Option<JobKey>> {
-    let job_of = |decision: &Decision| {
-        store.pods.get(&decision.pod().key).map(|facts| facts.job_key(store.served()))
-    };
-    decisions.iter().map(job_of).collect()
-}
-
 /// The decisions of a cycle in order, each with its job.
-pub(crate) fn decided<'c>(cycle: &'c Cycle, jobs: Vec<Option<JobKey>>) -> Vec<Decided<'c>> {
-    if cycle.decisions.is_empty() {
-        return Vec::new();
-    }
-    let reports: BTreeMap<&JobKey, &JobReport> =
-        cycle.jobs.iter().map(|report| (&report.key, &**report)).collect();
-    let decided = cycle.decisions.iter().zip(jobs).map(|(decision, job)| {
-        let report = job.as_ref().and_then(|job| reports.get(job));
-        Decided { decision, queue: report.and_then(|report| report.queue.as_ref()), job }
+pub(crate) fn decided(cycle: &Cycle) -> Vec<Decided<'_>> {
+    let decided = cycle.decisions.iter().zip(&cycle.decided_jobs).map(|(decision, job)| {
+        let report = job.map(|at| &*cycle.jobs[at]);
+        let (job, queue) =
+            (report.map(|report| &report.key), report.and_then(|r| r.queue.as_ref()));
+        Decided { decision, report, job, queue }
     });
     decided.collect()
 }
@@ -45,9 +34,9 @@ pub(crate) fn decided<'c>(cycle: &'c Cycle, jobs: Vec<Option<JobKey>>) -> Vec<De
 /// Logs each gang that starts and each eviction; at debug every decision, and at trace why each job
 /// waits.
 pub(crate) fn log_cycle(cycle: &Cycle, decided: &[Decided<'_>]) {
-    log_started(cycle, decided);
-    for Decided { decision, job, queue } in decided {
-        let (job, queue) = (job.as_ref().map(tracing::field::display), queue.map(|queue| &**queue));
+    log_started(decided);
+    for Decided { decision, job, queue, .. } in decided {
+        let (job, queue) = (job.map(tracing::field::display), queue.map(|queue| &**queue));
         match decision {
             Decision::Bind { pod, node, .. } => {
                 debug!(pod = %pod.key, %node, job, queue, "binding a pod");
@@ -78,22 +67,18 @@ pub(crate) fn log_cycle(cycle: &Cycle, decided: &[Decided<'_>]) {
 }
 
 /// Logs the jobs that reach their minimum with the bindings of this cycle.
-fn log_started(cycle: &Cycle, decided: &[Decided<'_>]) {
-    let mut n_bound = BTreeMap::<&JobKey, u32>::new();
-    for Decided { decision, job, .. } in decided {
-        if let (Decision::Bind { .. }, Some(job)) = (decision, job) {
-            *n_bound.entry(job).or_default() += 1;
+fn log_started(decided: &[Decided<'_>]) {
+    let mut bound = BTreeMap::<&JobKey, (&JobReport, u32)>::new();
+    for Decided { decision, report, .. } in decided {
+        if let (Decision::Bind { .. }, Some(report)) = (decision, report) {
+            bound.entry(&report.key).or_insert((report, 0)).1 += 1;
         }
     }
-    if n_bound.is_empty() {
-        return;
-    }
-    for report in &cycle.jobs {
-        let Some(n_bound) = n_bound.get(&report.key) else { continue };
-        let JobReport { key, queue, min_available, ready, .. } = &**report;
+    for (report, n_bound) in bound.into_values() {
+        let JobReport { key, queue, min_available, ready, .. } = report;
         let queue = queue.as_deref();
         let is_gang = *min_available > 1;
-        if *ready < *min_available || ready.saturating_sub(*n_bound) >= (*min_available).max(1) {
+        if *ready < *min_available || ready.saturating_sub(n_bound) >= (*min_available).max(1) {
             debug!(job = %key, queue, pods = n_bound, "binding more pods of a job");
         } else if is_gang {
             info!(job = %key, queue, min = min_available, pods = n_bound, "starting a gang");

@@ -15,11 +15,22 @@ use tracing::warn;
 
 use super::{
     effects::{Effects, context::Context},
+    hops::{CycleHops, PodHops},
     scheduler_cache::CacheState,
 };
 
 /// How many decisions are recorded before the lock of the cache is released for others.
 const N_AT_ONCE: usize = 500;
+
+/// What a cycle has decided, before it reports.
+#[derive(Debug, Default)]
+pub(crate) struct CycleDecisions {
+    pub(crate) decisions: Vec<Decision>,
+    /// The events about evictions, by the uid of the pod with whose eviction they are sent.
+    pub(crate) evictions: BTreeMap<Name, Vec<Event>>,
+    /// When the cycle reached its points.
+    pub(crate) hops: Option<Arc<CycleHops>>,
+}
 
 /// Sends decisions, and reports what users should know.
 pub(crate) struct DecisionWriter {
@@ -35,11 +46,8 @@ impl DecisionWriter {
 
     /// Records the decisions of a cycle in the cache and enqueues those that are writes, some at a time, each eviction
     /// with its events. Ends early if the term does: what is queued then would be sent in a later term.
-    pub(crate) async fn write(
-        &self,
-        decisions: Vec<Decision>,
-        mut evictions: BTreeMap<Name, Vec<Event>>,
-    ) {
+    pub(crate) async fn write(&self, decided: CycleDecisions) {
+        let CycleDecisions { decisions, mut evictions, hops } = decided;
         let terms = &self.effects.context.terms;
         let term = terms.number();
         self.measure(&decisions);
@@ -50,7 +58,8 @@ impl DecisionWriter {
                     let events = evictions.remove(&pod.uid).unwrap_or_default();
                     events.into_iter().for_each(|event| self.effects.enqueue_event(event));
                 }
-                self.effects.enqueue_decision(id, decision);
+                let hops = hops.as_ref().and_then(|of| PodHops::new(of, &decision.pod().uid));
+                self.effects.enqueue_decision(id, decision, hops);
             }
             tokio::task::yield_now().await;
             if terms.number() != term {
@@ -135,6 +144,11 @@ mod tests {
         DecisionWriter::new(TestEffects::idle().effects)
     }
 
+    fn deciding(decisions: Vec<Decision>) -> CycleDecisions {
+        let evictions = eviction_events(&decisions, &Store::default());
+        CycleDecisions { decisions, evictions, hops: None }
+    }
+
     fn pod(name: &str) -> PodRef {
         PodRef { uid: name.into(), key: ObjectKey::new("ns", name) }
     }
@@ -156,7 +170,7 @@ mod tests {
         let nominate = Decision::Nominate { pod: pod("b"), node: "n".into(), devices: [].into() };
         for (shown, n_in_flight) in [("n", 0), ("other", 1), ("n", 0)] {
             nominated(shown);
-            writer.write(vec![nominate.clone()], BTreeMap::new()).await;
+            writer.write(deciding(vec![nominate.clone()])).await;
             assert_eq!(cache.lock().assumed.len(), n_in_flight, "{shown} is shown");
         }
     }
@@ -184,8 +198,7 @@ mod tests {
         };
         let nominate = Decision::Nominate { pod: pod("b"), node: "n".into(), devices: [].into() };
         let decisions = vec![bind, nominate, evict("c", "x"), evict("d", "x"), evict("e", "y")];
-        let events = eviction_events(&decisions, &Store::default());
-        writer.write(decisions, events).await;
+        writer.write(deciding(decisions)).await;
         // The facts show no pod that could be nominated.
         assert_eq!(writer.effects.context.cache.lock().assumed.len(), 4);
         assert!(writer.effects.has_pending_decisions());
@@ -193,7 +206,7 @@ mod tests {
         assert_eq!(writer.effects.context.metrics.effects_queued.get(), 7);
         assert_eq!(writer.effects.context.metrics.preemption_victims.get(), 3);
         assert_eq!(writer.effects.context.metrics.preemption_attempts.get(), 2);
-        writer.write(Vec::new(), BTreeMap::new()).await;
+        writer.write(CycleDecisions::default()).await;
         assert_eq!(
             writer.effects.context.metrics.preemption_victims.get(),
             3,
@@ -219,8 +232,7 @@ mod tests {
         let decisions: Vec<Decision> = (0..3 * N_AT_ONCE).map(bind).collect();
         let terms = writer.effects.context.terms.clone();
         tokio::task::spawn_local(async move { terms.set(None) });
-        let events = eviction_events(&decisions, &Store::default());
-        writer.write(decisions, events).await;
+        writer.write(deciding(decisions)).await;
         assert_eq!(writer.effects.context.cache.lock().assumed.len(), N_AT_ONCE);
         assert_eq!(writer.effects.context.metrics.effects_queued.get(), N_AT_ONCE as i64);
     }

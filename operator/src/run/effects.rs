@@ -44,7 +44,7 @@ use kube_batch_scheduler::writes::{self, Event, EventType, Regarding};
 use serde_json::Value;
 use tokio::{sync::Notify, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::{debug, trace, warn};
 
 use self::{
     attempts::Attempts,
@@ -62,7 +62,8 @@ use self::{
     waiting_events::EventWrite,
 };
 use super::{
-    metrics::{Ended, Write},
+    hops::PodHops,
+    metrics::{Ended, Hop, Write},
     supervisor::{Panicked, contain},
 };
 
@@ -163,8 +164,13 @@ impl Effects {
     }
 
     /// Enqueues a decision, which the cache assumes under this id.
-    pub(crate) fn enqueue_decision(&self, id: DecisionId, decision: Arc<Decision>) {
-        self.with_queue(|queue| queue.push_decision(id, decision));
+    pub(crate) fn enqueue_decision(
+        &self,
+        id: DecisionId,
+        decision: Arc<Decision>,
+        hops: Option<PodHops>,
+    ) {
+        self.with_queue(|queue| queue.push_decision(id, decision, hops));
     }
 
     /// Whether decisions wait for a worker, or for answers to others of their namespace.
@@ -340,6 +346,7 @@ impl Effects {
                 Decision::Bind { pod, node, queue, minimum, devices, protected_until, .. },
             ) => {
                 devices::map_extended_resources(context, pod, devices).await?;
+                self.record_hops(write);
                 let protected_until =
                     pods::protection(&context.cache.lock().store, pod, *protected_until);
                 let record = pods::BindingRecord {
@@ -373,6 +380,20 @@ impl Effects {
             }
             (step, decision) => unreachable!("{step:?} of {decision:?}"),
         }
+    }
+
+    /// Measures the way of a pod whose binding is sent without having waited for claims, for the first time.
+    fn record_hops(&self, write: &DecisionWrite) {
+        let Some(hops) = write.hops.as_ref().filter(|_| !write.attempts.has_failed()) else {
+            return;
+        };
+        let durations = hops.durations(Instant::now());
+        for (hop, duration) in durations {
+            let histogram = self.context.metrics.pod_hops.get_or_create(&Hop { hop });
+            histogram.observe(duration.as_secs_f64());
+        }
+        let [wait, snapshot, decide, queue] = durations.map(|(_, took)| took.as_micros() as u64);
+        trace!(pod = %write.pod().key, wait, snapshot, decide, queue, "the binding is sent; hops in µs");
     }
 
     /// Continues a decision after a step.

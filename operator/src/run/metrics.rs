@@ -40,6 +40,9 @@ const WAITING: [f64; 14] = [
     1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 7200.0, 14_400.0, 28_800.0, 57_600.0,
     86_400.0, 172_800.0,
 ];
+/// Seconds, from a tenth of a millisecond to one second, in steps fine enough for percentiles.
+const HOPS: [f64; 13] =
+    [1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1.0];
 /// Seconds, from a tenth of a millisecond to ten seconds.
 const SECONDS: [f64; 11] = [1e-4, 5e-4, 1e-3, 5e-3, 1e-2, 5e-2, 0.1, 0.5, 1.0, 5.0, 10.0];
 
@@ -59,6 +62,8 @@ labels! {
     Plugin { plugin: &'static str, OnSession: &'static str }
     /// A phase of a cycle.
     Phase { phase: &'static str }
+    /// A part of the way of a pod to its binding.
+    Hop { hop: &'static str }
     /// A result.
     Ended { result: &'static str }
     /// A kind of objects.
@@ -143,6 +148,7 @@ pub(crate) struct Metrics {
     pub(crate) job_retries: Family<Job, Gauge>,
     pub(crate) cycles: Family<Ended, Counter>,
     pub(crate) cycle_phases: Histograms<Phase>,
+    pub(crate) pod_hops: Histograms<Hop>,
     pub(crate) snapshot_objects: Family<Kind, Gauge>,
     pub(crate) queue_share: Family<Queue, Gauge<f64, AtomicU64>>,
     pub(crate) queue_deserved: Family<QueueResource, Gauge<f64, AtomicU64>>,
@@ -194,6 +200,7 @@ impl Metrics {
             job_retries: Family::default(),
             cycles: Family::default(),
             cycle_phases: Family::new_with_constructor(|| Histogram::new(SECONDS)),
+            pod_hops: Family::new_with_constructor(|| Histogram::new(HOPS)),
             snapshot_objects: Family::default(),
             queue_share: Family::default(),
             queue_deserved: Family::default(),
@@ -287,8 +294,14 @@ impl Metrics {
         };
         seconds(
             "cycle_phase",
-            "Duration of a phase of a cycle: fold, decide, dispatch",
+            "Duration of a phase of a cycle: fold, decide, report, dispatch",
             self.cycle_phases.clone(),
+        );
+        registry.register_with_unit(
+            "pod_hop",
+            "Duration of a part of the way of a pod that the first cycle binds: wait, snapshot, decide, queue",
+            Unit::Seconds,
+            self.pod_hops.clone(),
         );
         let registry = &mut *registry;
         registry.register_with_unit(
@@ -319,7 +332,7 @@ impl Metrics {
     }
 
     /// Records how long it took to reach a milestone of a cycle, if that is measured.
-    pub(crate) fn observe_milestone(&self, milestone: Milestone, duration: Duration) {
+    pub(crate) fn observe_milestone(&self, milestone: Milestone<'_>, duration: Duration) {
         let micros = duration.as_secs_f64() * 1e6;
         match milestone {
             Milestone::PluginOpened(plugin) => {
@@ -329,7 +342,10 @@ impl Metrics {
             Milestone::Acted(action) => {
                 self.action_latency.get_or_create(&Action { action }).observe(micros);
             }
-            Milestone::Validated | Milestone::Opened | Milestone::Closed => {}
+            Milestone::Validated
+            | Milestone::Opened
+            | Milestone::Decided(_)
+            | Milestone::Closed => {}
         }
     }
 
@@ -407,6 +423,7 @@ mod tests {
             job_retries,
             cycles,
             cycle_phases,
+            pod_hops,
             snapshot_objects,
             queue_share,
             queue_deserved,
@@ -447,6 +464,7 @@ mod tests {
         drop(plugin_latency.get_or_create(&plugin));
         drop(action_latency.get_or_create(&Action { action: "allocate" }));
         drop(cycle_phases.get_or_create(&Phase { phase: "fold" }));
+        drop(pod_hops.get_or_create(&Hop { hop: "wait" }));
         drop(write_latency.get_or_create(&WriteKind { write: Write::Bind }));
         drop(write_retries.get_or_create(&WriteKind { write: Write::Bind }));
         drop(writes.get_or_create(&Written { write: Write::Bind, result: "done" }));

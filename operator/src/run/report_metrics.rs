@@ -6,18 +6,30 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, HashSet},
     sync::{Arc, atomic::AtomicU64},
+    time::Duration,
 };
 
 use jiff::Timestamp;
 use kube_batch_framework::report::{Cycle, JobReport, Phase, QueueReport};
 use kube_batch_model::{decision::EvictReason, name::Name, resource::Unit, text::shortened};
 use prometheus_client::metrics::{family::Family, gauge::Gauge};
+use tokio::time::Instant;
 
 use super::metrics::{Job, Metrics, Queue, QueueEvicted, QueuePhase, QueueResource};
+
+/// How often the state of jobs and queues is recorded. Prometheus reads it every few seconds, and there may be hundreds
+/// of cycles in a second.
+const PERIOD: Duration = Duration::from_secs(1);
 
 /// Writes metrics, and remembers which series the last cycle left.
 pub(crate) struct ReportMetrics {
     metrics: Arc<Metrics>,
+    /// The last cycle, if its state is not recorded yet.
+    last: Option<Cycle>,
+    /// When the state was recorded.
+    recorded: Option<Instant>,
+    /// How many cycles there were since.
+    n_cycles: i64,
     /// How many jobs have series of their own.
     n_jobs: usize,
     unready_jobs: HashSet<Job>,
@@ -30,6 +42,9 @@ impl ReportMetrics {
     pub(crate) fn new(metrics: Arc<Metrics>, n_jobs: usize) -> Self {
         Self {
             metrics,
+            last: None,
+            recorded: None,
+            n_cycles: 0,
             n_jobs,
             unready_jobs: HashSet::new(),
             queues: HashSet::new(),
@@ -38,13 +53,42 @@ impl ReportMetrics {
         }
     }
 
-    /// Records what a cycle reports that ended at `now`.
-    pub(crate) fn record(&mut self, cycle: &Cycle, now: Timestamp) {
+    /// Counts what happened in a cycle that ended at `now`.
+    pub(crate) fn count(&mut self, cycle: &Cycle, now: Timestamp) {
+        self.n_cycles += 1;
+        let jobs: BTreeSet<usize> = cycle.decided_jobs.iter().flatten().copied().collect();
+        self.record_starts(jobs.into_iter().map(|at| &*cycle.jobs[at]), now);
+        for report in &cycle.queues {
+            for (reason, n_evicted) in &report.evicted {
+                let queue = report.queue.name.to_string();
+                let labels = QueueEvicted { queue, reason: reason.name() };
+                self.metrics.queue_evictions.get_or_create(&labels).inc_by((*n_evicted).into());
+            }
+        }
+    }
+
+    /// Records the state that a cycle leaves when that is due.
+    pub(crate) fn record_later(&mut self, cycle: Cycle) {
+        self.last = Some(cycle);
+        self.record_due(Instant::now());
+    }
+
+    /// Records the state that the last cycle left, if that is due.
+    pub(crate) fn record_due(&mut self, now: Instant) {
+        if self.recorded.is_none_or(|recorded| recorded + PERIOD <= now)
+            && let Some(cycle) = self.last.take()
+        {
+            self.recorded = Some(now);
+            self.record(&cycle);
+        }
+    }
+
+    fn record(&mut self, cycle: &Cycle) {
         self.record_jobs(&cycle.jobs);
         self.record_unready_tasks(cycle);
-        self.record_starts(&cycle.jobs, now);
         self.record_queues(&cycle.queues);
         self.record_amounts(&cycle.queues);
+        self.n_cycles = 0;
     }
 
     /// Anybody may create jobs, so only those that lack most tasks have series of their own. Of equal
@@ -65,7 +109,7 @@ impl ReportMetrics {
         unready.truncate(self.n_jobs);
         for (report, job) in &unready {
             self.metrics.unready_tasks.get_or_create(job).set(report.lacking.into());
-            self.metrics.job_retries.get_or_create(job).inc();
+            self.metrics.job_retries.get_or_create(job).inc_by(self.n_cycles);
         }
         let unready: HashSet<Job> = unready.into_iter().map(|(_, job)| job).collect();
         for gone in self.unready_jobs.difference(&unready) {
@@ -91,7 +135,7 @@ impl ReportMetrics {
         }
     }
 
-    fn record_starts(&self, jobs: &[Arc<JobReport>], now: Timestamp) {
+    fn record_starts<'r>(&self, jobs: impl Iterator<Item = &'r JobReport>, now: Timestamp) {
         for report in jobs {
             if let Some((queue, since)) = report.queue.as_ref().zip(report.waited_since) {
                 let queue = Queue { queue: queue.to_string() };
@@ -114,10 +158,6 @@ impl ReportMetrics {
                 let labels = QueuePhase { queue: name.clone(), phase: phase.name() };
                 let count = report.groups.get(&phase).copied().unwrap_or(0);
                 self.metrics.queue_groups.get_or_create(&labels).set(count.into());
-            }
-            for (reason, n_evicted) in &report.evicted {
-                let labels = QueueEvicted { queue: name.clone(), reason: reason.name() };
-                self.metrics.queue_evictions.get_or_create(&labels).inc_by((*n_evicted).into());
             }
             queues.insert(queue);
         }
@@ -278,7 +318,8 @@ tiers:
             let cycle =
                 self.conf.run_cycle(cluster, jiff::Timestamp::MAX, Search::Index, &mut |_| {});
             let created: Timestamp = CREATED.parse().expect("a time");
-            self.report.record(&cycle, created + jiff::SignedDuration::from_secs(seconds));
+            self.report.count(&cycle, created + jiff::SignedDuration::from_secs(seconds));
+            self.report.record(&cycle);
             let text = self.metrics.text();
             let of_queues = text.lines().filter(|line| line.starts_with("kube_batch_queue_"));
             of_queues.map(|line| format!("{line}\n")).collect()

@@ -4,7 +4,7 @@
 //! one lock, and nothing holds it across an `await`.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
     time::Duration,
 };
@@ -32,6 +32,7 @@ use tokio::{sync::Notify, time::Instant};
 use super::{
     claim_waits::ClaimWaits,
     device_holders::DeviceHolders,
+    forming::Forming,
     metrics::{Kind, Metrics},
 };
 
@@ -43,6 +44,8 @@ const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 pub(crate) const STALE_AFTER: Duration = Duration::from_secs(120);
 /// How many changes are copied, or decisions looked at, before the lock is released for others.
 const N_AT_ONCE: usize = 1000;
+/// Of how many pods that no cycle has seen it is known when they were stored: a replica that does not lead runs none.
+const MAX_ARRIVED: usize = 10_000;
 /// How long the lock is left to others between two such steps.
 const BREATH: Duration = Duration::from_micros(100);
 
@@ -92,6 +95,10 @@ pub(crate) struct CacheState {
     awaited_queue: Option<Name>,
     /// The decision after which to look for those that are settled.
     settled: Option<Name>,
+    /// The jobs of which another pod starts no cycle.
+    pub(crate) forming: Forming,
+    /// When each pod without a node was stored that no cycle has seen.
+    arrived: HashMap<Name, Instant>,
     metrics: Arc<Metrics>,
 }
 
@@ -123,6 +130,8 @@ impl SchedulerCache {
             claims_bound: Arc::clone(&claims_bound),
             awaited_queue: None,
             settled: None,
+            forming: Forming::default(),
+            arrived: HashMap::new(),
             metrics: Arc::clone(&metrics),
         };
         let (state, mirror) = (Mutex::new(state), Mutex::default());
@@ -369,7 +378,7 @@ impl CacheState {
     /// Stores the facts of a pod.
     ///
     /// A binding that the watch confirms as decided is no reason for a cycle: without this a burst
-    /// of a thousand bindings would start cycles that find nothing new.
+    /// of a thousand bindings would start cycles that find nothing new. Nor is a pod of a job that lacks more pods.
     pub(crate) fn apply_pod(&mut self, pod: &Pod) -> Result<Change, FactError> {
         let mut facts = pod.facts(self.store.interner_mut())?;
         // The annotation of a pod may have been changed before the watch has shown its binding.
@@ -379,9 +388,11 @@ impl CacheState {
         let key = &facts.key.clone();
         let before = self.store.pods.get(key).map(Arc::clone);
         let mut change = self.store.put(facts);
-        if let (Change::Facts, Some(before), Some(after)) =
-            (change, before, self.store.pods.get(key))
-            && self.assumed.foresaw(&before, after)
+        if let (Change::Facts, Some(after)) = (change, self.store.pods.get(key))
+            && match before {
+                Some(before) => self.assumed.foresaw(&before, after),
+                None => self.pod_arrives(&Arc::clone(after)),
+            }
         {
             self.wants_statuses = true;
             change = Change::Written;
@@ -392,6 +403,24 @@ impl CacheState {
             self.measure_lag(&uid);
         }
         Ok(change)
+    }
+
+    /// Records that a pod is new. Returns whether no cycle could decide anything about it.
+    fn pod_arrives(&mut self, facts: &TaskFacts) -> bool {
+        if facts.node.is_some() {
+            return false;
+        }
+        if self.arrived.len() < MAX_ARRIVED {
+            self.arrived.insert(facts.uid.clone(), Instant::now());
+        }
+        self.forming.still_forms(&facts.job_key(self.store.served()))
+    }
+
+    /// Begins a cycle, which sees all pods that have arrived: returns when those were stored that none has seen.
+    pub(crate) fn begin_cycle(&mut self) -> HashMap<Name, Instant> {
+        // Until it has ended, it is not known which jobs lack pods.
+        self.forming = Forming::default();
+        std::mem::take(&mut self.arrived)
     }
 
     /// Measures how long after the answer the watch has shown a binding.

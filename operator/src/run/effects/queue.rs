@@ -25,6 +25,7 @@ use super::{
     lane::{Lane, Limits, Sign, Ticket},
     waiting_events::{EventWrite, WaitingEvents},
 };
+use crate::run::hops::PodHops;
 
 /// An object with a status.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -145,11 +146,13 @@ pub(crate) struct DecisionWrite {
     pub(crate) decision: Arc<Decision>,
     pub(crate) step: WriteStep,
     pub(crate) attempts: Attempts,
+    /// How the pod got here, if that is measured: a binding without claims of a pod that has just arrived.
+    pub(crate) hops: Option<PodHops>,
 }
 
 impl DecisionWrite {
     /// `None` if the decision is not a write of its own.
-    fn new(id: DecisionId, decision: Arc<Decision>) -> Option<Self> {
+    fn new(id: DecisionId, decision: Arc<Decision>, hops: Option<PodHops>) -> Option<Self> {
         let step = match &*decision {
             Decision::Bind { claims, .. } if !claims.is_empty() => WriteStep::Claim(0),
             Decision::Bind { .. } => Self::after_claims(&decision),
@@ -157,7 +160,8 @@ impl DecisionWrite {
             Decision::Deallocate { .. } => WriteStep::Deallocate,
             Decision::Nominate { .. } | Decision::Withdraw { .. } => return None,
         };
-        Some(Self { id, decision, step, attempts: Attempts::default() })
+        let hops = hops.filter(|_| step == WriteStep::Bind);
+        Some(Self { id, decision, step, attempts: Attempts::default(), hops })
     }
 
     /// The step of a binding whose claims for volumes are bound.
@@ -300,8 +304,13 @@ impl WriteQueue {
 
     /// Adds a decision, in place of an earlier one for the same pod. One that is being sent is answered
     /// first.
-    pub(crate) fn push_decision(&mut self, id: DecisionId, decision: Arc<Decision>) {
-        DecisionWrite::new(id, decision).into_iter().for_each(|write| self.push_write(write));
+    pub(crate) fn push_decision(
+        &mut self,
+        id: DecisionId,
+        decision: Arc<Decision>,
+        hops: Option<PodHops>,
+    ) {
+        DecisionWrite::new(id, decision, hops).into_iter().for_each(|write| self.push_write(write));
     }
 
     /// Adds the reading of a pod whose decision the watch does not show.
@@ -621,7 +630,7 @@ mod tests {
             };
             self.assumed.note(&bind, Timestamp::UNIX_EPOCH);
             let id = self.assumed.id(&name.into()).expect("it was noted");
-            self.queue.push_decision(id, Arc::new(bind));
+            self.queue.push_decision(id, Arc::new(bind), None);
             id
         }
 

@@ -99,7 +99,7 @@ impl World {
         let mut state = self.cache.lock();
         state.assumed.note(decision, Timestamp::now());
         let id = state.assumed.id(&decision.pod().uid).expect("it was noted");
-        self.effects.enqueue_decision(id, Arc::new(decision.clone()));
+        self.effects.enqueue_decision(id, Arc::new(decision.clone()), None);
     }
 
     /// Waits until everything is sent and answered.

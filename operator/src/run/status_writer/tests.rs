@@ -215,6 +215,7 @@ impl World {
 fn nothing() -> Cycle {
     Cycle {
         decisions: vec![],
+        decided_jobs: vec![],
         jobs: vec![],
         queues: vec![],
         total: BTreeMap::new(),

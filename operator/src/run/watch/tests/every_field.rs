@@ -224,7 +224,9 @@ impl World {
         let remarks = remarks(&snapshot.ignored, &cycle, store);
         write!(all, "{:?}{events:?}{statuses:?}{remarks:?}", cycle.decisions).expect("memory");
         let metrics = Arc::new(Metrics::new());
-        ReportMetrics::new(Arc::clone(&metrics), 100).record(&cycle, now);
+        let mut report = ReportMetrics::new(Arc::clone(&metrics), 100);
+        report.count(&cycle, now);
+        report.record_later(cycle.clone());
         all.push_str(&metrics.text());
 
         let mut messages: Vec<String> = remarks.into_iter().map(|remark| remark.text).collect();
