@@ -1,6 +1,6 @@
 //! What users may do with PodGroups and Queues, by the roles of `deploy/user-roles.yaml`.
 
-use kube_batch_testbed::cluster::Options;
+use kube_batch_testbed::cluster::{Options, Server};
 use serde_json::{Value, json};
 
 use crate::{
@@ -248,7 +248,7 @@ fn a_pod_counts_for_the_queue_from_which_it_was_bound_whatever_its_user_changes(
 #[test]
 fn the_job_controller_counts_a_pod_that_succeeds_while_it_is_deleted() {
     // Without simulated kubelets, nothing ends the pod. Its node exists, or the pod garbage collector would delete it.
-    let bed = Bed::with_options(Options { kwok: false, ..Options::default() }, &nodes(1, "1"));
+    let mut bed = Bed::with_options(Options { kwok: false, ..Options::default() }, &nodes(1, "1"));
     let mut job = job("j", 1, "1");
     job["spec"]["template"]["spec"]["nodeName"] = json!("node-00000");
     bed.apply(&job);
@@ -258,12 +258,15 @@ fn the_job_controller_counts_a_pod_that_succeeds_while_it_is_deleted() {
     });
     let pods = bed.list("pods");
     let name = pods[0]["metadata"]["name"].as_str().expect("a name");
+    // It would count the pod as failed if it saw it between the two steps.
+    bed.plane.stop(Server::Controllers).expect("the controllers are stopped");
     bed.kubectl(["delete", "pod", name, "--namespace", NAMESPACE, "--wait=false"])
         .expect("deleted");
     let ended = json!({"status": {"phase": "Succeeded"}}).to_string();
     let patch =
         ["patch", "pod", name, "--namespace", NAMESPACE, "--subresource=status", "--patch", &ended];
     bed.kubectl(patch).expect("patched");
+    bed.plane.restart(Server::Controllers).expect("the controllers start");
     bed.eventually("the Job counts it", || {
         let job = bed.get("job", "j");
         let counts = &job["status"]["succeeded"];
