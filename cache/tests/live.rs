@@ -20,6 +20,8 @@ use kube_batch_cache::{
     store::Store,
 };
 use kube_batch_model::{
+    cluster::{Cluster, FormerRow},
+    column::{JobIdx, TaskIdx},
     decision::{Decision, DeviceChoice, EvictionCause, JobInQueue, PodRef},
     devices::ExtendedClaim,
     facts::{
@@ -286,6 +288,8 @@ struct World {
     store: Store,
     assumed: Assumed,
     live: LiveSnapshot,
+    /// The last snapshot, if it was given back.
+    last: Option<Cluster>,
     options: SnapshotOptions,
 }
 
@@ -419,6 +423,7 @@ impl World {
             store: Store::new(["note"].into_iter().collect()),
             assumed: Assumed::default(),
             live: LiveSnapshot::default(),
+            last: None,
             options: SnapshotOptions { default_queue: "q0".into(), ..SnapshotOptions::default() },
         };
         for name in 0..3 {
@@ -704,14 +709,47 @@ impl World {
         let differences = snapshot.differences(&self.taken_from_scratch());
         assert!(differences.is_empty(), "{differences:?}");
         assert_eq!(snapshot.cluster.audit(), []);
+        if let Some(last) = self.last.take() {
+            assert_former_rows(&snapshot.cluster, &last);
+        }
         // So the places of rejected tasks are kept.
         for rejected in &snapshot.rejected {
             snapshot.cluster.tasks.nominated[rejected.task] = rejected.kept;
         }
         if gives_back {
+            self.last = Some(snapshot.cluster.clone());
             self.live.keep(snapshot.cluster);
         }
     }
+}
+
+/// Checks that nothing differs about the jobs that name a row of the last snapshot.
+fn assert_former_rows(cluster: &Cluster, last: &Cluster) {
+    let mut rows = Vec::new();
+    for (job, FormerRow(former)) in cluster.jobs.former.iter() {
+        let Some(former) = *former else { continue };
+        rows.push(former);
+        assert_eq!(about(cluster, job), about(last, former));
+    }
+    assert!(rows.is_sorted_by(|l, r| l < r), "{rows:?}");
+}
+
+/// All that a snapshot shows of a job and its tasks, apart from the numbers of rows.
+fn about(cluster: &Cluster, job: JobIdx) -> String {
+    let (jobs, tasks) = (&cluster.jobs, &cluster.tasks);
+    let of_task = |task: TaskIdx| {
+        let own = (&tasks.facts[task], tasks.priority[task], tasks.role[task], tasks.start[task]);
+        let state = (tasks.ours[task], tasks.gated[task], tasks.placement[task]);
+        (own, state, tasks.nominated[task], &tasks.nominated_devices[task])
+    };
+    let spec = (jobs.min_available[job], jobs.priority[job], jobs.priority_of_pods[job]);
+    let switches = (jobs.leaves_whole[job], jobs.has_min_resources[job]);
+    let objects = (&jobs.key[job], &jobs.group[job], jobs.created[job], jobs.queue[job]);
+    let others = (&jobs.topology[job], &jobs.composites[job], &jobs.problem[job]);
+    let counts = (jobs.counts[job], &jobs.role_counts[job], &jobs.warnings[job]);
+    let amounts = (jobs.held[job].to_vec(), jobs.waiting[job].to_vec());
+    let tasks: Vec<_> = jobs.tasks[job].iter().map(of_task).collect();
+    format!("{:?}", (objects, spec, switches, others, counts, amounts, tasks))
 }
 
 proptest! {
@@ -811,6 +849,9 @@ fn what_happens_often_is_followed() {
     world.run(group(0));
     world.run(Step::Pod(pod.clone()));
     world.take(true);
+    world.take(true);
+    let formers = world.last.as_ref().expect("it was given back").jobs.former.values();
+    assert!(formers.len() > 0 && formers.clone().all(|FormerRow(former)| former.is_some()));
     // Its selector matches its own pods only.
     let other =
         PodStep { name: 1, group: Some(1), label: 2, anti: Some((2, false)), ..pod.clone() };

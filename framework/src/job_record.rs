@@ -1,6 +1,11 @@
 //! What a cycle records of a job: whether it had a turn, how much of it fits, and why the rest does not.
 
-use std::sync::Arc;
+use std::{
+    ops::{Index, IndexMut},
+    sync::Arc,
+};
+
+use kube_batch_model::column::{Column, JobIdx};
 
 use crate::failure::{Failure, RefusedGang};
 
@@ -17,6 +22,39 @@ pub(crate) struct JobRecord {
     pub(crate) fitting: Vec<(&'static str, u32)>,
     /// The smallest gang that `gang.maxLoss` protects from it.
     pub(crate) refused: Option<RefusedGang>,
+}
+
+/// What a cycle has recorded of all jobs. Of most there is nothing.
+#[derive(Debug)]
+pub(crate) struct JobRecords {
+    /// The first one is that of all jobs of which nothing is recorded.
+    records: Vec<JobRecord>,
+    at: Column<JobIdx, u32>,
+}
+
+impl JobRecords {
+    pub(crate) fn new(n_jobs: usize) -> Self {
+        Self { records: vec![JobRecord::default()], at: Column::filled(0, n_jobs) }
+    }
+}
+
+impl Index<JobIdx> for JobRecords {
+    type Output = JobRecord;
+
+    fn index(&self, job: JobIdx) -> &JobRecord {
+        &self.records[self.at[job] as usize]
+    }
+}
+
+impl IndexMut<JobIdx> for JobRecords {
+    fn index_mut(&mut self, job: JobIdx) -> &mut JobRecord {
+        if self.at[job] == 0 {
+            self.at[job] =
+                u32::try_from(self.records.len()).expect("there are fewer jobs than 2^32");
+            self.records.push(JobRecord::default());
+        }
+        &mut self.records[self.at[job] as usize]
+    }
 }
 
 /// Why a task of a job could not be placed, and in which action.

@@ -19,6 +19,7 @@ mod job_input;
 mod job_record;
 mod known_action;
 mod large_turns;
+mod last_reports;
 pub mod memory;
 pub mod milestone;
 mod min_runtime;

@@ -30,7 +30,8 @@ use kube_batch_model::{
 };
 
 use crate::{
-    credit::Credits, headroom::HeadroomMemory, reservations::ReservationMemory, tried::Tried,
+    credit::Credits, headroom::HeadroomMemory, last_reports::LastReports,
+    reservations::ReservationMemory, tried::Tried,
 };
 
 /// The default of [`Memory::with_budget`]: about 25 ms.
@@ -53,6 +54,7 @@ pub struct Memory {
     pub(crate) headroom: HeadroomMemory,
     pub(crate) reservations: ReservationMemory,
     pub(crate) credits: Credits,
+    pub(crate) reports: LastReports,
 }
 
 impl Default for Memory {
@@ -75,6 +77,7 @@ impl Memory {
             headroom: HeadroomMemory::new(),
             reservations: ReservationMemory::new(),
             credits: Credits::new(),
+            reports: LastReports::new(),
         }
     }
 

@@ -24,6 +24,7 @@ use kube_batch_model::{
 use crate::{
     admission::Admission,
     job_input::{OfOthers, ReportInput},
+    last_reports::{LastReports, is_settled},
     memory::Memory,
     moves::Move,
     plugin::QueueShares,
@@ -45,6 +46,9 @@ pub struct Cycle {
     pub decided_jobs: Vec<Option<usize>>,
     /// Every job, in row order. Reports that did not change are shared with earlier cycles.
     pub jobs: Vec<Arc<JobReport>>,
+    /// The places in `jobs` of the reports from which a status may follow; `None` if it may from all. Nothing has changed
+    /// about the other jobs, and their statuses are written.
+    pub unsettled: Option<Vec<usize>>,
     /// Every queue, in row order.
     pub queues: Vec<QueueReport>,
     /// The allocatable resources of all nodes, as Kubernetes quantities.
@@ -54,6 +58,15 @@ pub struct Cycle {
     /// When another cycle is due even if nothing changes: an incomplete gang may be stale then, a task may
     /// have run for long enough to be evicted, a job may get a reservation, or jobs had no turn yet.
     pub next_due: Option<Duration>,
+}
+
+impl Cycle {
+    /// The reports from which a status may follow.
+    pub fn unsettled_jobs(&self) -> impl Iterator<Item = &JobReport> + Clone {
+        let all = self.unsettled.is_none().then_some(&self.jobs).into_iter().flatten();
+        let some = self.unsettled.iter().flatten().map(|at| &self.jobs[*at]);
+        all.chain(some).map(|report| &**report)
+    }
 }
 
 /// What is kept for a job that has waited long.
@@ -120,24 +133,12 @@ impl Opening {
 /// Ends a session and returns its result, and what is to be remembered.
 pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) {
     why::mark_never_fitting(session);
-    let cluster = session.cluster();
+    let memory = &mut session.turn_log.memory;
+    let last = std::mem::take(&mut memory.reports);
+    let last = if memory.recalls { last } else { LastReports::default() };
     let admission = Admission::of(session);
-    let jobs: Vec<Arc<JobReport>> = cluster
-        .jobs
-        .key
-        .ids()
-        .zip(opening.jobs)
-        .zip(opening.started)
-        .map(|((job, share), had_started)| {
-            let known = known_report(session, job, share);
-            if let Some(known) = known {
-                debug_assert_eq!(**known, job_report(session, job, share, had_started, &admission));
-                Arc::clone(known)
-            } else {
-                Arc::new(job_report(session, job, share, had_started, &admission))
-            }
-        })
-        .collect();
+    let (reports, unsettled) = reports(session, (opening.jobs, opening.started), &admission, &last);
+    let jobs: Vec<Arc<JobReport>> = reports.reports.values().cloned().collect();
     let mut memory = session.close_turn_log(&jobs);
     let cluster = session.cluster();
     memory.headroom = session.headroom.remember(
@@ -151,11 +152,12 @@ pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) 
         memory.evicted = evicted.collect();
     }
     let mut phases: Vec<BTreeMap<Phase, u32>> = vec![BTreeMap::new(); cluster.queues.facts.len()];
-    for (job, report) in cluster.jobs.key.ids().zip(&jobs) {
-        if let Some(queue) = cluster.jobs.queue[job].filter(|_| report.group.is_some()) {
-            *phases[queue.at()].entry(report.phase).or_default() += 1;
+    for (job, phase) in reports.phase.iter() {
+        if let Some((queue, phase)) = cluster.jobs.queue[job].zip(*phase) {
+            *phases[queue.at()].entry(phase).or_default() += 1;
         }
     }
+    memory.reports = reports;
     let mut evicted = evicted(session);
     let queues = cluster
         .queues
@@ -179,7 +181,9 @@ pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) 
         let others = others.chain(session.headroom.next_end(session.now));
         let others = others.chain(session.next_reservation());
         let others = others.chain(session.policy.next_change(cluster));
-        let announced = jobs.iter().any(|job| is_announced(job)).then_some(ANNOUNCED_FOR);
+        let no_pods = cluster.jobs.tasks.iter().filter(|(_, tasks)| tasks.is_empty());
+        let mut no_pods = no_pods.map(|(job, _)| &jobs[job.at()]);
+        let announced = no_pods.any(|job| is_announced(job)).then_some(ANNOUNCED_FOR);
         let others = others.chain(announced);
         let put_off = session.turn_log.large.are_put_off().then_some(NEXT_CREDIT);
         stale_gangs::next_due(session).into_iter().chain(others).chain(put_off).min()
@@ -187,7 +191,46 @@ pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) 
     let work = session.work();
     let decisions = std::mem::take(&mut session.decisions);
     let decided_jobs = session.decided_jobs.iter().map(|job| job.map(Ordinal::at)).collect();
-    (Cycle { decisions, decided_jobs, jobs, queues, total, work, next_due }, memory)
+    let unsettled = (unsettled.len() < jobs.len()).then_some(unsettled);
+    (Cycle { decisions, decided_jobs, jobs, unsettled, queues, total, work, next_due }, memory)
+}
+
+/// The reports of all jobs, and which of them are not those of jobs that were settled. `shares` and `started` are those of
+/// the opening.
+fn reports(
+    session: &Session,
+    (shares, started): (Vec<Option<Share>>, Vec<bool>),
+    admission: &Admission,
+    last: &LastReports,
+) -> (LastReports, Vec<usize>) {
+    let cluster = session.cluster();
+    let moved = session.moved_jobs();
+    let (mut reports, mut unsettled) = (LastReports::new(), Vec::new());
+    for ((job, share), had_started) in cluster.jobs.key.ids().zip(shares).zip(started) {
+        let made = || job_report(session, job, share, had_started, admission);
+        let settled = last.of_settled(cluster, job, share).filter(|_| !moved.contains(&job));
+        if let Some((report, phase)) = settled {
+            debug_assert_eq!(**report, made());
+            reports.push_settled(Arc::clone(report), phase);
+            continue;
+        }
+        let report = if let Some(known) = known_report(session, job, share) {
+            debug_assert_eq!(**known, made());
+            Arc::clone(known)
+        } else {
+            Arc::new(made())
+        };
+        unsettled.push(job.at());
+        let is_settled = is_settled(cluster, job, &report) && is_written(&report);
+        reports.push(report, is_settled);
+    }
+    (reports, unsettled)
+}
+
+/// Whether the status of the PodGroup is as it should be.
+fn is_written(report: &JobReport) -> bool {
+    // The time does not matter if nothing is written.
+    next_group_status(report, Transition { cycle_id: "", now: Timestamp::MIN }).is_none()
 }
 
 /// When a job that had not started began to wait, if it has started now.

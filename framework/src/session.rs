@@ -27,7 +27,7 @@ use crate::{
     gangs::valid::{mark_incomplete, mark_scattered},
     headroom::Headroom,
     holds::Holds,
-    job_record::JobRecord,
+    job_record::JobRecords,
     known_action::KnownAction,
     memory::Memory,
     milestone::Milestone,
@@ -68,7 +68,7 @@ pub struct Session {
     pub(crate) preemptors: BTreeSet<JobIdx>,
     /// The gangs that were evicted as a whole.
     pub(crate) evicted_gangs: BTreeMap<JobIdx, EvictedGang>,
-    records: Column<JobIdx, JobRecord>,
+    records: JobRecords,
     /// The actions of the cycle, in order.
     pub(crate) actions: Vec<KnownAction>,
     /// How many of them have been started.
@@ -169,7 +169,7 @@ impl Session {
             evicted: Vec::new(),
             preemptors: BTreeSet::new(),
             evicted_gangs: BTreeMap::new(),
-            records: Column::filled(JobRecord::default(), n_jobs),
+            records: JobRecords::new(n_jobs),
             actions: Vec::new(),
             n_started: 0,
             turn_log: TurnLog::new(memory, n_jobs),
@@ -204,6 +204,12 @@ impl Session {
     /// The plugins, to be called about the cluster as it is now.
     pub const fn plugins(&self) -> Plugins<'_> {
         self.policy.about(&self.cluster)
+    }
+
+    /// The jobs whose tasks were moved, also those whose moves were taken back.
+    pub(crate) fn moved_jobs(&self) -> BTreeSet<JobIdx> {
+        let moved = self.before.moved.iter();
+        moved.filter_map(|(task, _)| self.cluster.tasks.job[*task]).collect()
     }
 
     pub(crate) fn order_scope(&self) -> OrderScope {

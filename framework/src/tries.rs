@@ -18,6 +18,7 @@ use crate::{
     cluster_input::{ClusterInput, in_flight, protection, without_demand},
     job_input::{CurrentInput, Decided, TurnsOfJob, depends_on_waiting_pods, names_claims},
     large_turns::LargeTurn,
+    last_reports::LastReports,
     memory::Memory,
     plugin::QueueShares,
     reservations::later,
@@ -199,6 +200,7 @@ impl Session {
             headroom,
             reservations,
             credits,
+            reports: LastReports::default(),
         }
     }
 

@@ -16,8 +16,8 @@ pub use self::{
     capacity::Capacity,
     matchers::Matchers,
     tables::{
-        ClassCounts, Classes, CountsFor, Jobs, LeftOut, Nodes, Queues, StatusCounts, Storage,
-        TaskRange, Tasks,
+        ClassCounts, Classes, CountsFor, FormerRow, Jobs, LeftOut, Nodes, Queues, StatusCounts,
+        Storage, TaskRange, Tasks,
     },
 };
 use crate::{

@@ -278,7 +278,7 @@ pub fn remarks(ignored: &[Ignored], cycle: &Cycle, store: &Store) -> Vec<Remark>
         event: ignored_event(ignored, store),
     });
     let queues = cycle.queues.iter().filter_map(|report| not_honoured(&report.queue));
-    let jobs = cycle.jobs.iter().flat_map(|report| mistakes(report));
+    let jobs = cycle.unsettled_jobs().flat_map(mistakes);
     ignored.chain(queues).chain(jobs).collect()
 }
 
@@ -353,13 +353,40 @@ pub fn status_writes(
     cycle_id: &str,
     now: Timestamp,
 ) -> Vec<StatusWrite> {
-    let groups = cycle.jobs.iter().filter_map(|report| {
-        let lacks_claims = || lacks_claims(report, store, assumed);
-        group_status(report, Transition { cycle_id, now }, lacks_claims)
-    });
-    let pods = pod_statuses(cycle, store, assumed);
+    let known = Known { store, assumed };
+    let at = Transition { cycle_id, now };
+    let of_jobs = known.status_writes(cycle, cycle.unsettled_jobs(), at);
+    debug_assert_eq!(
+        of_jobs.len(),
+        known.status_writes(cycle, cycle.jobs.iter().map(|report| &**report), at).len(),
+        "no status follows from the reports of settled jobs"
+    );
     let queues = cycle.queues.iter().filter_map(queue_status);
-    groups.chain(pods).chain(queues).collect()
+    of_jobs.into_iter().chain(queues).collect()
+}
+
+/// What a cycle has seen.
+#[derive(Clone, Copy)]
+struct Known<'s> {
+    store: &'s Store,
+    assumed: &'s Assumed,
+}
+
+impl Known<'_> {
+    /// The statuses of PodGroups and pods that follow from these reports of a cycle.
+    fn status_writes<'r>(
+        self,
+        cycle: &'r Cycle,
+        reports: impl Iterator<Item = &'r JobReport> + Clone,
+        at: Transition<'_>,
+    ) -> Vec<StatusWrite> {
+        let Self { store, assumed } = self;
+        let groups = reports.clone().filter_map(|report| {
+            let lacks_claims = || lacks_claims(report, store, assumed);
+            group_status(report, at, lacks_claims)
+        });
+        groups.chain(pod_statuses(&cycle.decisions, reports, store, assumed)).collect()
+    }
 }
 
 // Parity: see docs/parity.md#e1 and docs/parity.md#e2.
@@ -421,9 +448,14 @@ fn urgency_of_group(
 }
 
 // Parity: see docs/parity.md#e3.
-fn pod_statuses(cycle: &Cycle, store: &Store, assumed: &Assumed) -> Vec<StatusWrite> {
+fn pod_statuses<'r>(
+    decisions: &'r [Decision],
+    reports: impl Iterator<Item = &'r JobReport>,
+    store: &Store,
+    assumed: &Assumed,
+) -> Vec<StatusWrite> {
     let mut pods: BTreeMap<&PodRef, (Nomination, Option<Waits>)> = BTreeMap::new();
-    for decision in &cycle.decisions {
+    for decision in decisions {
         let (pod, node) = match decision {
             Decision::Nominate { pod, node, .. } => (pod, Some(node)),
             Decision::Withdraw { pod } => (pod, None),
@@ -438,7 +470,7 @@ fn pod_statuses(cycle: &Cycle, store: &Store, assumed: &Assumed) -> Vec<StatusWr
             pods.entry(pod).or_default().0 = nomination;
         }
     }
-    for report in &cycle.jobs {
+    for report in reports {
         let forms =
             LazyCell::new(|| lacks_pods_or_group(report) || lacks_claims(report, store, assumed));
         for pod in &report.unplaced {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use kube_batch_model::{
-    cluster::Cluster,
+    cluster::{Cluster, FormerRow},
     column::QueueIdx,
     facts::{device::claim::ResourceClaimFacts, pod::TaskFacts},
     group_version::ServedApis,
@@ -93,6 +93,7 @@ impl Kept {
         cluster.jobs.incomplete_for.fill(None);
         cluster.jobs.is_torn.fill(false);
         cluster.terminating.clear();
+        cluster.jobs.former = cluster.jobs.key.ids().map(|row| FormerRow(Some(row))).collect();
         self.cluster = Some(cluster);
     }
 

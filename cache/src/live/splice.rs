@@ -4,7 +4,7 @@ use std::{iter::repeat_n, sync::Arc, time::Duration, vec::IntoIter};
 
 use jiff::Timestamp;
 use kube_batch_model::{
-    cluster::{CountsFor, Jobs, StatusCounts, TaskRange, Tasks},
+    cluster::{CountsFor, FormerRow, Jobs, StatusCounts, TaskRange, Tasks},
     column::{ClassIdx, JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
     facts::{
         composite::CompositeFacts, device::DeviceId, group::GroupFacts, pod::TaskFacts,
@@ -96,7 +96,8 @@ tail! {
     counts: StatusCounts,
     role_counts: Vec<StatusCounts>,
     incomplete_for: Option<Duration>,
-    is_torn: bool;
+    is_torn: bool,
+    former: FormerRow;
     held, waiting
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use jiff::Timestamp;
 use kube_batch_model::{
-    cluster::{Cluster, StatusCounts, TaskRange},
+    cluster::{Cluster, FormerRow, StatusCounts, TaskRange},
     column::{JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
     facts::{group::GroupFacts, pod::TaskFacts},
     name::{JobKey, Name, ObjectKey},
@@ -204,6 +204,7 @@ impl<'a> Writer<'a> {
         let JobRow { queue, problem } = JobRow::of(&job, (self.maker.queue_row)(&job.queue));
         self.set_queue(row, queue);
         let jobs = &mut self.cluster.jobs;
+        jobs.former[row] = FormerRow(None);
         jobs.leaves_whole[row] = leaves_whole(&job);
         jobs.has_min_resources[row] = has_min_resources(&job);
         jobs.topology[row] = job.topology;

@@ -4,7 +4,10 @@ use std::{collections::HashMap, sync::Arc};
 
 use jiff::Timestamp;
 use kube_batch_model::{
-    cluster::{Classes, CountsFor, Jobs, Matchers, Nodes, Queues, StatusCounts, TaskRange, Tasks},
+    cluster::{
+        Classes, CountsFor, FormerRow, Jobs, Matchers, Nodes, Queues, StatusCounts, TaskRange,
+        Tasks,
+    },
     column::{ClassIdx, JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
     facts::{
         device::DeviceId,
@@ -249,6 +252,7 @@ pub(crate) fn push_job(
     jobs.waiting.push_zero();
     jobs.incomplete_for.push(None);
     jobs.is_torn.push(false);
+    jobs.former.push(FormerRow(None));
     jobs.key.push(key)
 }
 

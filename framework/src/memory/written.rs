@@ -25,6 +25,7 @@ use crate::{
     failure::Failure,
     headroom::HeadroomMemory,
     job_input::{CurrentInput, JobInput},
+    last_reports::LastReports,
     reservations::ReservationMemory,
     tried::{Found, Tried},
 };
@@ -110,6 +111,8 @@ impl Memory {
             headroom,
             reservations,
             credits,
+            // Without them, all reports are made again, and are equal.
+            reports: _,
         } = self;
         let rows = rows(cluster);
         let holds = |tried: &&Arc<Tried>| {
@@ -173,6 +176,7 @@ impl WrittenMemory {
             headroom,
             reservations,
             credits: InQueue::read_all(credits, actions)?,
+            reports: LastReports::default(),
         })
     }
 }

@@ -138,6 +138,20 @@ pub struct Jobs {
     /// minimum when they were bound: it has lost some of them.
     // Parity: see docs/parity.md#g1.
     pub is_torn: Column<JobIdx, bool>,
+    /// Its row in the last snapshot.
+    pub former: Column<JobIdx, FormerRow>,
+}
+
+/// The row that a job had in the last snapshot, if nothing about the job has changed since.
+///
+/// That is how a snapshot was made, and not what it shows: all are equal.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FormerRow(pub Option<JobIdx>);
+
+impl PartialEq for FormerRow {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// Tasks with adjacent rows.

@@ -375,7 +375,7 @@ impl Inputs {
         self.metrics.observe_phase("fold", folded);
         self.metrics.observe_phase("decide", duration.saturating_sub(folded));
         self.metrics.observe_phase("report", started.elapsed().saturating_sub(duration));
-        let forming = Forming::of(&cycle.jobs);
+        let forming = Forming::of(cycle.unsettled_jobs());
         Some(Finished { cycle, writes, forming, version, duration })
     }
 }

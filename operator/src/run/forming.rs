@@ -4,7 +4,7 @@
 //! Without this, a gang of a hundred pods that are created one after the other would lead to a hundred cycles, of which
 //! only the last can decide anything about it.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
 use kube_batch_framework::report::JobReport;
 use kube_batch_model::{name::JobKey, problem::JobProblem, why::Why};
@@ -15,12 +15,11 @@ pub(crate) struct Forming(HashMap<JobKey, u32>);
 
 impl Forming {
     /// The jobs of a cycle that lack pods or their PodGroup.
-    pub(crate) fn of(jobs: &[Arc<JobReport>]) -> Self {
-        let with_problems =
-            jobs.iter().filter_map(|report| match report.unschedulable.as_deref()? {
-                Why::Invalid(invalid) => Some((&report.key, &invalid.problem)),
-                Why::NotAdmitted(_) | Why::NotTried(_) | Why::NoPlace(_) => None,
-            });
+    pub(crate) fn of<'r>(jobs: impl Iterator<Item = &'r JobReport>) -> Self {
+        let with_problems = jobs.filter_map(|report| match report.unschedulable.as_deref()? {
+            Why::Invalid(invalid) => Some((&report.key, &invalid.problem)),
+            Why::NotAdmitted(_) | Why::NotTried(_) | Why::NoPlace(_) => None,
+        });
         Self::of_problems(with_problems)
     }
 

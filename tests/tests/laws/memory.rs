@@ -60,7 +60,8 @@ pub(crate) fn simulation(
     Simulation::new(world, case.conf.clone(), Search::Index).with_memory(memory)
 }
 
-/// Runs a cycle. What may differ between simulations is left out: the work, and what earlier cycles have written.
+/// Runs a cycle. What may differ between simulations is left out: the work, what earlier cycles have written, and of
+/// which jobs nothing has changed.
 fn cycle(simulation: &mut Simulation) -> (Cycle, u64) {
     let cycle = &simulation.cycle(&mut |_| {}).cycle;
     let without_status = |job: &Arc<JobReport>| {
@@ -70,7 +71,7 @@ fn cycle(simulation: &mut Simulation) -> (Cycle, u64) {
         Arc::new(JobReport { group: job.group.as_ref().map(spec_only), ..JobReport::clone(job) })
     };
     let jobs = cycle.jobs.iter().map(without_status).collect();
-    (Cycle { work: 0, jobs, ..cycle.clone() }, cycle.work)
+    (Cycle { work: 0, jobs, unsettled: None, ..cycle.clone() }, cycle.work)
 }
 
 /// The cycle without the reasons why jobs wait. A job whose try is remembered is reported as it was found before the

@@ -217,6 +217,7 @@ fn nothing() -> Cycle {
         decisions: vec![],
         decided_jobs: vec![],
         jobs: vec![],
+        unsettled: None,
         queues: vec![],
         total: BTreeMap::new(),
         work: 0,
