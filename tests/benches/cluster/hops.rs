@@ -1,4 +1,4 @@
-//! Where the time goes on the way of a pod to its binding.
+//! Where the time is spent between the creation of a pod and its binding.
 //!
 //! The log of kube-batch has a line for each binding that is sent, with the hops before it; the audit log of the API
 //! server says when the pod was created and when the binding arrived.

@@ -29,9 +29,9 @@ use self::{
 struct Args {
     /// Shapes to run: GANGSxPODS, or GANGSxPODS+RUNNING to start with this many running pods and
     /// also measure the idle scheduler; with the prefix native-, the gangs are PodGroups of
-    /// Kubernetes, which kube-scheduler starts whole too. Or arrivals-RATE: single pods of 100m
-    /// that arrive at this rate a second; arrivals-RATE+RUNNING with so many running pods, and
-    /// arrivals-RATE+RUNNING+WAITING with so many gangs besides that do not fit.
+    /// Kubernetes, which kube-scheduler starts whole too. Or arrivals-RATE: single pods of 100m,
+    /// RATE of them a second. With arrivals-RATE+RUNNING, RUNNING other pods run on the nodes; with
+    /// arrivals-RATE+RUNNING+WAITING, WAITING gangs that do not fit wait too.
     #[arg(value_parser = Shape::parse,
         default_values = ["100x100", "10000x1", "1x10000", "10x1+20000"])]
     shapes: Vec<Shape>,
@@ -50,8 +50,8 @@ struct Args {
     /// arrivals all runs as one.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
-    /// Show too how long each hop takes on the way of the pods that arrive, from the log of kube-batch.
-    /// Its figures are those of a scheduler that logs much.
+    /// For pods that arrive, also show how long each hop to their binding takes, from the log of
+    /// kube-batch. Writing that log makes the scheduler a little slower.
     #[arg(long)]
     hops: bool,
     /// Passed to every benchmark by Cargo.
