@@ -32,6 +32,7 @@ use tokio::{sync::Notify, time::Instant};
 use super::{
     claim_waits::ClaimWaits,
     device_holders::DeviceHolders,
+    effects::queue::Target,
     forming::Forming,
     metrics::{Kind, Metrics},
 };
@@ -523,6 +524,19 @@ impl CacheState {
     /// The facts of a pod, if it is still the same pod and waits for a node.
     pub(crate) fn waiting(&self, pod: &PodRef) -> Option<&TaskFacts> {
         writes::waiting(&self.store, &self.assumed, pod)
+    }
+
+    /// The stored version of a PodGroup or queue; `None` also for pods, whose statuses are merged without one.
+    pub(crate) fn version_of(&self, target: &Target) -> Option<&Name> {
+        match target {
+            Target::Pod(_) => None,
+            Target::Group(version, key) => {
+                self.store.groups.get(&(key.clone(), *version))?.resource_version.as_ref()
+            }
+            Target::Queue(version, name) => {
+                self.store.queues.get(&(name.clone(), *version))?.resource_version.as_ref()
+            }
+        }
     }
 
     /// Removes decisions that the facts confirm, of some that are in flight. Those of pods are removed

@@ -68,7 +68,9 @@ impl StatusWriter {
             }
             StatusWrite::Group { group, next, urgency, events } => {
                 let target = Target::Group(group.version, group.key.clone());
-                if self.admit(target.clone(), urgency, now) {
+                if self.is_known(&target, group.resource_version.as_ref())
+                    && self.admit(target.clone(), urgency, now)
+                {
                     log_group(&group, &next);
                     let dialect = dialect::of(group.version);
                     let values = [&group.status, &next].map(|status| dialect.status_value(status));
@@ -78,7 +80,9 @@ impl StatusWriter {
             }
             StatusWrite::Queue { queue, next, urgency } => {
                 let target = Target::Queue(queue.version, queue.name.clone());
-                if self.admit(target.clone(), urgency, now) {
+                if self.is_known(&target, queue.resource_version.as_ref())
+                    && self.admit(target.clone(), urgency, now)
+                {
                     let version = queue.resource_version.as_ref();
                     let values = [json_of(&queue.status), json_of(&next)];
                     self.enqueue_difference(target, version, values, Vec::new());
@@ -134,6 +138,17 @@ impl StatusWriter {
             news.urgency = Urgency::Forming;
         }
         Some(news)
+    }
+
+    /// Whether this is still the version of the object that is stored. If not, the answer to an earlier write may
+    /// have come since the snapshot: the status would be logged again, and written in vain.
+    fn is_known(&self, target: &Target, version: Option<&Name>) -> bool {
+        let cache = &self.effects.context.cache;
+        let is_known = cache.lock().version_of(target) == version;
+        if !is_known {
+            cache.want_statuses();
+        }
+        is_known
     }
 
     fn enqueue_difference(

@@ -407,6 +407,24 @@ async fn a_reason_that_was_written_since_the_snapshot_is_not_written_again() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
+async fn a_status_that_was_written_since_the_snapshot_is_not_written_again() {
+    for cycle in [
+        |world: &World| world.job(Phase::Pending, 0, Some((Reason::NotEnoughResources, "full"))),
+        |world: &World| world.queue(1),
+    ] {
+        let mut world = World::new();
+        // The next cycle takes its snapshot before the answer to the write of the first one.
+        let first = cycle(&world);
+        let outdated = world.writes(&first);
+        assert_eq!(world.write(0, &first).await.0, 1);
+        assert!(!world.cache.lock().wants_statuses);
+        assert_eq!(world.send(2_000, outdated).await, QUIET, "it would be a conflict");
+        assert!(world.cache.lock().wants_statuses, "a cycle compares again");
+        assert_eq!(world.write(2_010, &cycle(&world)).await, QUIET, "it is as it should be");
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn statuses_are_not_enqueued_after_the_end_of_the_term() {
     let mut world = World::new();
     let of_queue = || world.writes(&world.queue(1));
