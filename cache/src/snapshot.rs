@@ -20,7 +20,7 @@ use std::{
 };
 
 use kube_batch_model::{
-    cluster::{Cluster, Nodes, Queues},
+    cluster::{Cluster, KeptColumns, Nodes, Queues},
     column::{Column, Dim},
     facts::{fact::Fact, group::GroupFacts, policy::BudgetFacts, queue::QueueFacts},
     group_version::{GroupVersion, Join},
@@ -217,6 +217,7 @@ fn nodes_of(store: &Store, dimensions: &Dimensions) -> Nodes {
         used: zero,
         scoring: Column::filled([0; 2], n_nodes),
         tasks: Column::filled(Vec::new(), n_nodes),
+        columns: KeptColumns::default(),
     }
 }
 

@@ -171,6 +171,7 @@ impl Session {
             for (sum, amount) in pipelined.iter_mut().zip(amounts.iter()) {
                 *sum = sum.wrapping_add(amount.wrapping_mul(sign));
             }
+            self.cluster.nodes.amounts_changed(*node);
         }
     }
 

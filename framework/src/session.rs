@@ -190,6 +190,7 @@ impl Session {
         for job in before.invalid {
             cluster.jobs.problem[job] = None;
         }
+        cluster.nodes.forget_columns();
         cluster.put_back(before.left_out);
         cluster.end_physical(before.not_physical);
         cluster.device_totals = ResourceVector::zero(cluster.dimensions.len());

@@ -59,6 +59,10 @@ impl Cluster {
                 });
             }
         }
+        if let Some(node) = self.nodes.unlike_in_columns() {
+            let node = self.node_name(node).clone();
+            violations.push(Violation::LedgerDrifted { node, ledger: "columns" });
+        }
         for node in self.over_committed_nodes() {
             violations.push(Violation::OverCommitted { node: self.node_name(node).clone() });
         }

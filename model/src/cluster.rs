@@ -7,6 +7,7 @@
 mod capacity;
 mod left_out;
 mod matchers;
+mod node_columns;
 mod tables;
 mod totals;
 
@@ -15,6 +16,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 pub use self::{
     capacity::Capacity,
     matchers::Matchers,
+    node_columns::{EXACT_IN_FLOATS, KeptColumns, NodeColumns},
     tables::{
         ClassCounts, Classes, CountsFor, FormerRow, Jobs, LeftOut, Nodes, Queues, StatusCounts,
         Storage, TaskRange, Tasks,
@@ -190,6 +192,7 @@ impl Cluster {
             // Sums wrap, as those of the ledgers do: a wrapped sum is still rolled back exactly.
             *sum = sum.wrapping_add(amount.wrapping_mul(sign * charge.used));
         }
+        self.nodes.amounts_changed(node);
     }
 
     /// Calls a function while the tasks that are being terminated on these nodes count for nothing in scores. What is
@@ -212,11 +215,13 @@ impl Cluster {
                 let scoring = self.nodes.scoring[node].iter_mut().zip([cpu_milli, memory_bytes]);
                 scoring.for_each(|(sum, amount)| *sum = sum.wrapping_sub(amount));
             }
+            self.nodes.amounts_changed(node);
         }
         let answer = call(self);
         for (node, used, scoring) in before {
             self.nodes.used[node].copy_from_slice(&used);
             self.nodes.scoring[node] = scoring;
+            self.nodes.amounts_changed(node);
         }
         answer
     }

@@ -614,6 +614,11 @@ impl<I: Ordinal> Ledger<I> {
         }
     }
 
+    /// Number of amounts of a row.
+    pub const fn width(&self) -> usize {
+        self.width
+    }
+
     /// All row numbers, ascending.
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = I> + ExactSizeIterator + use<I> {
         self.rows.ids()

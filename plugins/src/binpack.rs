@@ -32,7 +32,10 @@ use kube_batch_model::{
     resource::Request,
 };
 
-use crate::percent::{EXACT_IN_FLOATS, Lanes, MAX_SCORE, MIN_LANES, N_LANES, floor, percent};
+use crate::{
+    lanes::{BUFFER, Counted, LaneAmounts, MIN_LANES, N_LANES, Rows, exact},
+    percent::{MAX_SCORE, floor, percent},
+};
 
 /// The plugin `binpack`.
 #[derive(Debug, Default)]
@@ -163,39 +166,39 @@ impl Binpack {
         if weights == 0 { 0 } else { total / weights }
     }
 
-    /// The scores of up to [`N_LANES`] nodes. `None` if some node has nothing of a resource, or amounts
+    /// Writes the scores of up to [`N_LANES`] nodes. `None` if some node has nothing of a resource, or amounts
     /// are too large to be divided as floats.
     fn score_lanes(
         &self,
         cluster: &Cluster,
         request: &Request,
         nodes: &[NodeIdx],
-    ) -> Option<Lanes> {
+        scores: &mut [i64],
+    ) -> Option<()> {
+        let (rows, mut buffer) = (Rows::of(nodes), BUFFER);
         let (mut total, mut weights, mut has_enough) = ([0.0; N_LANES], 0.0, [1.0; N_LANES]);
         for (resource, amount) in self.requested(request) {
-            let (mut wanted, mut allocatable) = ([0.0; N_LANES], [1.0; N_LANES]);
-            for (lane, node) in nodes.iter().enumerate() {
-                let has = cluster.nodes.allocatable[*node][resource.dim];
-                let wants = cluster.nodes.used[*node][resource.dim].wrapping_add(amount);
-                let is_exact = |amount: i64| (0..=EXACT_IN_FLOATS).contains(&amount);
-                if has == 0 || !is_exact(has) || !is_exact(wants) {
-                    return None;
-                }
-                (wanted[lane], allocatable[lane]) = (wants as f64, has as f64);
-            }
-            let weight = resource.weight as f64;
-            let lanes = total.iter_mut().zip(&mut has_enough).zip(wanted).zip(allocatable);
-            for (((total, has_enough), wanted), allocatable) in lanes {
-                let part = wanted.min(allocatable);
+            let LaneAmounts { used, allocatable } = LaneAmounts::of(
+                &cluster.nodes,
+                &rows,
+                resource.dim,
+                Counted::Requested,
+                &mut buffer,
+            )?;
+            let (amount, weight) = (exact(amount)?, resource.weight as f64);
+            let lanes = total.iter_mut().zip(&mut has_enough).zip(used).zip(allocatable);
+            for (((total, has_enough), used), allocatable) in lanes {
+                let wanted = used + amount;
+                let part = wanted.min(*allocatable);
                 *total += weight * floor(MAX_SCORE as f64 * part / allocatable);
-                *has_enough = if wanted > allocatable { 0.0 } else { *has_enough };
+                *has_enough = if wanted > *allocatable { 0.0 } else { *has_enough };
             }
             weights += weight;
         }
-        for (total, has_enough) in total.iter_mut().zip(has_enough) {
-            *total = floor(has_enough * *total / weights);
+        for ((score, total), has_enough) in scores.iter_mut().zip(total).zip(has_enough) {
+            *score = floor(has_enough * total / weights) as i64;
         }
-        Some(total)
+        Some(())
     }
 }
 
@@ -248,13 +251,13 @@ impl Plugin for Binpack {
     ) {
         let request = &cluster.classes.request[class];
         for (nodes, scores) in nodes.chunks(N_LANES).zip(scores.chunks_mut(N_LANES)) {
-            let is_worth_it = nodes.len() >= MIN_LANES;
-            let lanes = is_worth_it.then(|| self.score_lanes(cluster, request, nodes)).flatten();
-            for (lane, (score, node)) in scores.iter_mut().zip(nodes).enumerate() {
-                *score = match &lanes {
-                    Some(lanes) => lanes[lane] as i64,
-                    None => self.score_node(cluster, request, *node),
-                };
+            if nodes.len() >= MIN_LANES
+                && self.score_lanes(cluster, request, nodes, scores).is_some()
+            {
+                continue;
+            }
+            for (score, node) in scores.iter_mut().zip(nodes) {
+                *score = self.score_node(cluster, request, *node);
             }
         }
     }

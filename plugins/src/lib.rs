@@ -5,6 +5,7 @@ mod constraint_classes;
 mod device_groups;
 mod device_tables;
 mod domains;
+mod lanes;
 mod matched_classes;
 mod node_labels;
 mod node_terms;

@@ -1,14 +1,12 @@
-//! Percentages of resource amounts, rounded down, for one node or for many at once.
+//! Percentages of resource amounts, rounded down.
 //!
 //! A score adds such percentages up. Floats are used where they give the same result as integers:
 //! they divide several times faster, and vector instructions divide several at once.
 
+use kube_batch_model::cluster::EXACT_IN_FLOATS;
+
 /// The largest score.
 pub(crate) const MAX_SCORE: i64 = 100;
-
-/// Up to this amount, a quotient of 100 or less is rounded down to the same integer in floats: they differ by less
-/// than a part of 2^45.
-pub(crate) const EXACT_IN_FLOATS: i64 = 1 << 45;
 
 /// `100 * part / whole`, rounded towards 0.
 pub(crate) fn percent(part: i64, whole: i64) -> i64 {
@@ -18,15 +16,6 @@ pub(crate) fn percent(part: i64, whole: i64) -> i64 {
         MAX_SCORE * part / whole
     }
 }
-
-/// Nodes that are scored together, so that the compiler uses vector instructions.
-pub(crate) const N_LANES: usize = 32;
-
-/// Fewer nodes are scored faster one by one.
-pub(crate) const MIN_LANES: usize = N_LANES / 4;
-
-/// An amount, or a part of it, for each node that is scored.
-pub(crate) type Lanes = [f64; N_LANES];
 
 /// Rounds a number of at most 2^51 that is not negative down. Unlike a conversion, this is a vector
 /// instruction on every x86-64 processor.

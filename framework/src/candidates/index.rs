@@ -418,6 +418,9 @@ impl ClassIndex {
         rules.retain_fitting(inputs, self.class, &mut fitting, self.capacity, dependencies);
         let own = rules.terms().iter().filter(|(_, term)| !is_normalised(term, self.has_domains));
         let totals = absolute_scores(inputs, self.class, own, &fitting);
+        if fitting.len() == nodes.len() {
+            return totals.into_iter().map(Some).collect();
+        }
         let mut fitting = fitting.into_iter().zip(totals).peekable();
         let score = |node| Some(fitting.next_if(|(fitting, _)| fitting == node)?.1);
         nodes.iter().map(score).collect()

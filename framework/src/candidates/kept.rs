@@ -58,13 +58,37 @@ pub(super) struct CountedPlaces {
     pub(super) version: u64,
 }
 
+/// Once this many times the nodes of the cluster were compared with classes, amounts are kept by resource. That takes about
+/// as long as one such comparison, so it costs an eighth at most; a class is compared once or twice.
+const WITHOUT_COLUMNS: usize = 8;
+
 /// Number of evaluations of a node for a class.
-#[derive(Debug, Default)]
-pub(super) struct Work(Cell<u64>);
+#[derive(Debug)]
+pub(super) struct Work {
+    n: Cell<u64>,
+    /// How many of them were comparisons of a class with many nodes.
+    compared: Cell<usize>,
+    may_keep_columns: bool,
+}
 
 impl Work {
+    fn new(search: Search) -> Self {
+        let may_keep_columns = search == Search::Index;
+        Self { n: Cell::new(0), compared: Cell::new(0), may_keep_columns }
+    }
+
     pub(super) fn add(&self, n_nodes: usize) {
-        self.0.set(self.0.get() + n_nodes as u64);
+        self.n.set(self.n.get() + n_nodes as u64);
+    }
+
+    /// Adds nodes that are about to be compared with a class, and keeps amounts so that it is fast, if there have been many.
+    pub(super) fn compare(&self, cluster: &Cluster, n_nodes: usize) {
+        self.add(n_nodes);
+        self.compared.set(self.compared.get() + n_nodes);
+        let few = WITHOUT_COLUMNS * cluster.nodes.facts.len();
+        if self.may_keep_columns && self.compared.get() > few {
+            cluster.nodes.keep_columns();
+        }
     }
 }
 
@@ -117,13 +141,13 @@ impl Candidates {
             placeable: Placeable::new(n_constraint_classes),
             could_hold: Column::filled(None, n_classes),
             counted: Column::filled(None, n_classes),
-            work: Work::default(),
+            work: Work::new(search),
         }
     }
 
     /// Number of evaluations of a node for a class so far.
     pub(crate) const fn work(&self) -> u64 {
-        self.work.0.get()
+        self.work.n.get()
     }
 
     pub(crate) fn count_work(&self, n_nodes: usize) {

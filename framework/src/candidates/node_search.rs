@@ -129,7 +129,7 @@ impl<'s> NodeSearch<'s> {
         {
             let first = inputs.cluster.classes.variant_of[class];
             let index = self.kept.shared[capacity as usize].entry(first).or_insert_with(|| {
-                self.kept.work.add(eligible.len());
+                self.kept.work.compare(inputs.cluster, eligible.len());
                 ClassIndex::new(inputs, class, capacity, Sharing::Variants, rules, eligible)
             });
             let n_nodes = index.catch_up(inputs, rules);
@@ -157,7 +157,7 @@ impl<'s> NodeSearch<'s> {
                 self.best_of(class, &nodes, capacity)
             }
             none => {
-                self.kept.work.add(eligible.len());
+                self.kept.work.compare(inputs.cluster, eligible.len());
                 let index =
                     ClassIndex::new(inputs, class, capacity, Sharing::Class, rules, eligible);
                 none.insert(Box::new(index)).best(inputs, class, rules, None)
@@ -198,7 +198,7 @@ impl<'s> NodeSearch<'s> {
         }
         make_room(&mut self.kept.by_domain, &key);
         let index = self.kept.by_domain.entry(key).or_insert_with(|| {
-            self.kept.work.add(eligible.len());
+            self.kept.work.compare(inputs.cluster, eligible.len());
             ClassIndex::by_domain(inputs, (class, sharing), capacity, rules, eligible, level)
         });
         let n_nodes = index.catch_up(inputs, rules);
@@ -275,7 +275,7 @@ impl<'s> NodeSearch<'s> {
     /// prepared.
     fn best_of(&self, class: ClassIdx, nodes: &[NodeIdx], capacity: Capacity) -> Option<NodeIdx> {
         let inputs = self.inputs;
-        self.count_work(nodes.len());
+        self.kept.work.compare(inputs.cluster, nodes.len());
         let dependencies = match self.kept.search {
             Search::Naive => Dependency::ALL.as_slice(),
             // The nodes are eligible.

@@ -52,7 +52,13 @@ impl Nodes {
             nodes.clear();
         }
         for (dim, amount) in request.amounts() {
-            nodes.retain(|node| *amount <= self.available(*node, *dim, capacity));
+            match self.columns() {
+                Some(columns) => {
+                    let available = columns.available(*dim, capacity);
+                    nodes.retain(|node| *amount <= available[*node]);
+                }
+                None => nodes.retain(|node| *amount <= self.available(*node, *dim, capacity)),
+            }
         }
     }
 

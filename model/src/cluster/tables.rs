@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, ops::Range, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
+use super::node_columns::KeptColumns;
 use crate::{
     column::{
         ClassIdx, Column, ConstraintClassIdx, Dim, JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx,
@@ -49,6 +50,8 @@ pub struct Nodes {
     pub scoring: Column<NodeIdx, [i64; 2]>,
     /// Tasks that were on each node when the cycle began, ascending.
     pub tasks: Column<NodeIdx, Vec<TaskIdx>>,
+    /// The same amounts by resource, if they are kept so.
+    pub columns: KeptColumns,
 }
 
 impl Nodes {

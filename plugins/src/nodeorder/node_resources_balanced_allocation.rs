@@ -22,7 +22,8 @@ use super::{
 };
 use crate::{
     compiled::Opening,
-    percent::{Lanes, MAX_SCORE, MIN_LANES, N_LANES, floor},
+    lanes::{BUFFER, Counted, LaneAmounts, MIN_LANES, N_LANES, Rows, exact},
+    percent::{MAX_SCORE, floor},
 };
 
 #[derive(Debug)]
@@ -51,37 +52,33 @@ impl NodeResourcesBalancedAllocation {
     }
 }
 
-/// How evenly two resources are used before and after a task of these requests is placed, for up to
-/// [`N_LANES`] nodes. `None` if some node has nothing of a resource.
-fn balance_lanes(
+/// Writes the scores of up to [`N_LANES`] nodes, if two resources count and a task requests so much of them. `None` if some
+/// node has nothing of one, or amounts are too large to be divided as floats.
+fn score_lanes(
     cluster: &Cluster,
     nodes: &[NodeIdx],
     resources: [(Dim, i64); 2],
-) -> Option<[Lanes; 2]> {
-    let nothing: Lanes = [0.0; N_LANES];
-    let mut allocatable = [[1.0; N_LANES]; 2];
-    let mut used = [[nothing; 2]; 2];
-    for (lane, node) in nodes.iter().enumerate() {
-        let (has, uses) = (&cluster.nodes.allocatable[*node], &cluster.nodes.used[*node]);
-        for (at, (dim, request)) in resources.into_iter().enumerate() {
-            if has[dim] == 0 || uses[dim] < 0 {
-                return None;
-            }
-            allocatable[at][lane] = has[dim] as f64;
-            used[0][at][lane] = uses[dim] as f64;
-            used[1][at][lane] = uses[dim].wrapping_add(request) as f64;
-        }
+    scores: &mut [i64],
+) -> Option<()> {
+    let (rows, mut buffers) = (Rows::of(nodes), [BUFFER; 2]);
+    let [of_left, of_right] = &mut buffers;
+    let [(left, left_request), (right, right_request)] = resources;
+    let left = LaneAmounts::of(&cluster.nodes, &rows, left, Counted::Requested, of_left)?;
+    let right = LaneAmounts::of(&cluster.nodes, &rows, right, Counted::Requested, of_right)?;
+    let (more_left, more_right) = (exact(left_request)?, exact(right_request)?);
+    let fraction = |used: f64, allocatable: f64| (used / allocatable).min(1.0);
+    let balance =
+        |left: f64, right: f64| floor((1.0 - ((left - right) / 2.0).abs()) * MAX_SCORE as f64);
+    let half = MAX_SCORE / 2;
+    let left = left.used.iter().zip(left.allocatable);
+    let right = right.used.iter().zip(right.allocatable);
+    for ((score, (left, left_all)), (right, right_all)) in scores.iter_mut().zip(left).zip(right) {
+        let without = balance(fraction(*left, *left_all), fraction(*right, *right_all));
+        let (left, right) = (left + more_left, right + more_right);
+        let with = balance(fraction(left, *left_all), fraction(right, *right_all));
+        *score = half + (half + (with - without) as i64) / 2;
     }
-    let balances = used.map(|used| {
-        let mut balances = nothing;
-        for (lane, balance) in balances.iter_mut().enumerate() {
-            let left = (used[0][lane] / allocatable[0][lane]).min(1.0);
-            let right = (used[1][lane] / allocatable[1][lane]).min(1.0);
-            *balance = floor((1.0 - ((left - right) / 2.0).abs()) * MAX_SCORE as f64);
-        }
-        balances
-    });
-    Some(balances)
+    Some(())
 }
 
 impl Score for NodeResourcesBalancedAllocation {
@@ -115,17 +112,13 @@ impl Score for NodeResourcesBalancedAllocation {
 
     fn scores(&self, cluster: &Cluster, class: ClassIdx, nodes: &[NodeIdx], scores: &mut [i64]) {
         let resources = self.two_resources(class);
-        let half = MAX_SCORE / 2;
         for (nodes, scores) in nodes.chunks(N_LANES).zip(scores.chunks_mut(N_LANES)) {
             let resources = resources.filter(|_| nodes.len() >= MIN_LANES);
-            let lanes = resources.and_then(|two| balance_lanes(cluster, nodes, two));
-            for (lane, (score, node)) in scores.iter_mut().zip(nodes).enumerate() {
-                *score = match &lanes {
-                    Some([without, with]) => {
-                        half + (half + (with[lane] - without[lane]) as i64) / 2
-                    }
-                    None => self.score(cluster, class, *node),
-                };
+            let written = resources.and_then(|two| score_lanes(cluster, nodes, two, scores));
+            if written.is_none() {
+                for (score, node) in scores.iter_mut().zip(nodes) {
+                    *score = self.score(cluster, class, *node);
+                }
             }
         }
     }

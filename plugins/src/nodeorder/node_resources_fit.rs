@@ -25,7 +25,8 @@ use super::{
 };
 use crate::{
     compiled::Opening,
-    percent::{EXACT_IN_FLOATS, Lanes, MAX_SCORE, MIN_LANES, N_LANES, floor, percent},
+    lanes::{BUFFER, Counted, LaneAmounts, MIN_LANES, N_LANES, Rows, exact, scored},
+    percent::{MAX_SCORE, floor, percent},
 };
 
 #[derive(Debug)]
@@ -86,49 +87,39 @@ impl Strategy {
 }
 
 impl NodeResourcesFit {
-    /// What the tasks on a node request, CPU and memory with defaults.
-    fn on_node(cluster: &Cluster, node: NodeIdx, dim: Dim) -> i64 {
-        match dim {
-            Dim::CPU => cluster.nodes.scoring[node][0],
-            Dim::MEMORY => cluster.nodes.scoring[node][1],
-            other => cluster.nodes.used[node][other],
-        }
-    }
-
-    /// The scores of up to [`N_LANES`] nodes. `None` if amounts are too large to be divided as floats, or
+    /// Writes the scores of up to [`N_LANES`] nodes. `None` if amounts are too large to be divided as floats, or
     /// some node has nothing of a resource.
-    fn score_lanes(&self, cluster: &Cluster, class: ClassIdx, nodes: &[NodeIdx]) -> Option<Lanes> {
+    fn score_lanes(
+        &self,
+        cluster: &Cluster,
+        class: ClassIdx,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) -> Option<()> {
+        let (rows, mut buffer) = (Rows::of(nodes), BUFFER);
         let (mut total, mut weights) = ([0.0; N_LANES], 0.0);
         for (resource, arriving) in self.resources.iter().zip(&self.arriving[class]) {
             if !resource.counts_for(*arriving) {
                 continue;
             }
-            let (mut requested, mut allocatable) = ([0.0; N_LANES], [1.0; N_LANES]);
-            for (lane, node) in nodes.iter().enumerate() {
-                let has = cluster.nodes.allocatable[*node][resource.dim];
-                let wanted = Self::on_node(cluster, *node, resource.dim).wrapping_add(*arriving);
-                if !(1..=EXACT_IN_FLOATS).contains(&has) || !(0..=EXACT_IN_FLOATS).contains(&wanted)
-                {
-                    return None;
-                }
-                (requested[lane], allocatable[lane]) = (wanted as f64, has as f64);
-            }
-            let weight = resource.weight as f64;
-            for ((total, requested), allocatable) in
-                total.iter_mut().zip(requested).zip(allocatable)
-            {
+            let LaneAmounts { used, allocatable } =
+                LaneAmounts::of(&cluster.nodes, &rows, resource.dim, Counted::Scored, &mut buffer)?;
+            let (arriving, weight) = (exact(*arriving)?, resource.weight as f64);
+            for ((total, used), allocatable) in total.iter_mut().zip(used).zip(allocatable) {
+                let requested = used + arriving;
                 let part = match self.strategy {
                     Strategy::LeastRequested => (allocatable - requested).max(0.0),
-                    Strategy::MostRequested => requested.min(allocatable),
+                    Strategy::MostRequested => requested.min(*allocatable),
                 };
                 *total += weight * floor(MAX_SCORE as f64 * part / allocatable);
             }
             weights += weight;
         }
-        if weights > 0.0 {
-            total = total.map(|total| floor(total / weights));
+        let weights = if weights > 0.0 { weights } else { 1.0 };
+        for (score, total) in scores.iter_mut().zip(total) {
+            *score = floor(total / weights) as i64;
         }
-        Some(total)
+        Some(())
     }
 }
 
@@ -153,7 +144,7 @@ impl Score for NodeResourcesFit {
                 continue;
             };
             // Sums wrap, as those of the ledgers do: a wrapped sum is still rolled back exactly.
-            let requested = Self::on_node(cluster, node, resource.dim).wrapping_add(*arriving);
+            let requested = scored(&cluster.nodes, node, resource.dim).wrapping_add(*arriving);
             total += resource.weight * self.strategy.score(requested, allocatable);
             weights += resource.weight;
         }
@@ -162,13 +153,12 @@ impl Score for NodeResourcesFit {
 
     fn scores(&self, cluster: &Cluster, class: ClassIdx, nodes: &[NodeIdx], scores: &mut [i64]) {
         for (nodes, scores) in nodes.chunks(N_LANES).zip(scores.chunks_mut(N_LANES)) {
-            let is_worth_it = nodes.len() >= MIN_LANES;
-            let lanes = is_worth_it.then(|| self.score_lanes(cluster, class, nodes)).flatten();
-            for (lane, (score, node)) in scores.iter_mut().zip(nodes).enumerate() {
-                *score = match &lanes {
-                    Some(lanes) => lanes[lane] as i64,
-                    None => self.score(cluster, class, *node),
-                };
+            if nodes.len() >= MIN_LANES && self.score_lanes(cluster, class, nodes, scores).is_some()
+            {
+                continue;
+            }
+            for (score, node) in scores.iter_mut().zip(nodes) {
+                *score = self.score(cluster, class, *node);
             }
         }
     }

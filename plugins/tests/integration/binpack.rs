@@ -143,10 +143,14 @@ proptest! {
         let one_by_one: Vec<i64> =
             nodes.iter().map(|node| plugin.score(&cluster, class, *node, 0)).collect();
         let mut together = vec![0; nodes.len()];
+        let mut with_columns = together.clone();
         if !plugin.score_terms(&cluster, class).is_empty() {
             plugin.scores(&cluster, class, &nodes, 0, &mut together);
+            cluster.nodes.keep_columns();
+            plugin.scores(&cluster, class, &nodes, 0, &mut with_columns);
         }
-        prop_assert_eq!(together, one_by_one);
+        prop_assert_eq!(&together, &one_by_one);
+        prop_assert_eq!(with_columns, one_by_one);
     }
 }
 

@@ -319,6 +319,10 @@ fn raw_scores(
     let mut of_many = vec![0; many.len()];
     plugin.scores(cluster, class, &many, term, &mut of_many);
     assert_eq!(of_many, raw.repeat(MANY), "as one by one");
+    let with_columns = cluster.clone();
+    with_columns.nodes.keep_columns();
+    plugin.scores(&with_columns, class, &many, term, &mut of_many);
+    assert_eq!(of_many, raw.repeat(MANY), "as without columns");
     raw
 }
 
