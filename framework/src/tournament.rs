@@ -19,11 +19,21 @@ impl Tournament {
     pub(crate) fn new(scores: impl ExactSizeIterator<Item = Option<i64>>) -> Self {
         let scores: Vec<i64> = scores.map(encode).collect();
         let n_leaves = scores.len().next_power_of_two();
-        let mut tree = Self { scores, winners: vec![NONE; n_leaves] };
-        for inner in (1..n_leaves).rev() {
-            tree.winners[inner] = tree.play(inner);
+        let mut winners = vec![NONE; n_leaves];
+        // Level by level, the lowest first: who is left, with its score. Playing match by match takes several times as long.
+        let mut left: Vec<(i64, u32)> = scores.iter().copied().zip(0..).collect();
+        let mut first = n_leaves / 2;
+        while first >= 1 {
+            let n_matches = left.len().div_ceil(2);
+            for at in 0..n_matches {
+                let (one, other) = (left[2 * at], left.get(2 * at + 1));
+                left[at] = other.copied().filter(|other| other.0 > one.0).unwrap_or(one);
+                winners[first + at] = left[at].1;
+            }
+            left.truncate(n_matches);
+            first /= 2;
         }
-        tree
+        Self { scores, winners }
     }
 
     /// Changes one score.
