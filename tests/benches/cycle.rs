@@ -16,7 +16,7 @@ use kube_batch_cache::{
 };
 use kube_batch_framework::{candidates::Search, memory::Memory, report::Cycle};
 use kube_batch_model::{cluster::Cluster, decision::Decision, devices::PublishedDevices};
-use kube_batch_scheduler::core::{Core, CycleInput};
+use kube_batch_scheduler::core::{Core, CycleInput, CyclePoint};
 use kube_batch_tests::{
     checker::problems,
     figures::{self, Figures, peak_mb},
@@ -55,6 +55,10 @@ struct Args {
     /// Measure the shapes of docs/performance.md, and update that page.
     #[arg(long, conflicts_with_all = ["shapes", "json", "reservations"])]
     record: bool,
+    /// Run this many cycles of each shape after the first, all in this process, and print how long each part of them
+    /// takes: for use with a profiler.
+    #[arg(long, value_name = "CYCLES", conflicts_with_all = ["json", "reservations"])]
+    profile: Option<usize>,
     /// Measure one shape in this process.
     #[arg(long, hide = true)]
     measure: bool,
@@ -75,6 +79,10 @@ fn main() -> ExitCode {
     let names = if args.shapes.is_empty() { standard() } else { args.shapes.clone() };
     if args.measure {
         return report(measure(&names[0], args.reservations).map(|figures| print_json(&figures)));
+    }
+    if let Some(n_cycles) = args.profile {
+        names.iter().for_each(|name| profile(name, n_cycles));
+        return ExitCode::SUCCESS;
     }
     if args.record {
         record();
@@ -194,25 +202,72 @@ fn cycle(shape: &Shape, cluster: Cluster, memory: &mut Memory) -> (Cycle, Cluste
 /// The fastest of the cycles after the first, with their snapshots, which follow what changed: the decisions
 /// so far are in flight, and before each cycle the shape changes.
 fn next_ms(shape: &mut Shape) -> f64 {
+    sorted(next_cycles(shape, RUNS, &mut |_| {}).into_iter())[0]
+}
+
+/// Runs a first cycle and the next ones, and returns how many milliseconds each of these took. `reached` is called in them
+/// only.
+fn next_cycles(
+    shape: &mut Shape,
+    n_cycles: usize,
+    reached: &mut dyn FnMut(CyclePoint<'_>),
+) -> Vec<f64> {
     let mut assumed = Assumed::default();
     let conf = Arc::new(shape.conf.clone());
     let mut core = Core::new(conf, SnapshotOptions::default(), Search::Index);
     let mut times = Vec::new();
-    for n in 0..=RUNS {
+    for n in 0..=n_cycles {
         let input = CycleInput {
             store: &mut shape.store,
             assumed: &mut assumed,
             now: Timestamp::MAX,
             elapsed: Duration::ZERO,
         };
-        let (outcome, ms) = timed(|| core.cycle(input, &mut |_| {}));
-        times.push(ms);
+        let is_first = n == 0;
+        let (outcome, ms) = timed(|| {
+            core.cycle(input, &mut |point| {
+                if !is_first {
+                    reached(point);
+                }
+            })
+        });
+        times.extend((!is_first).then_some(ms));
         for decision in &outcome.cycle.decisions {
             assumed.note(decision, Timestamp::UNIX_EPOCH);
         }
         shape.change(n);
     }
-    sorted(times.into_iter().skip(1))[0]
+    times
+}
+
+/// Prints the median time of each part of the cycles after the first.
+fn profile(name: &str, n_cycles: usize) {
+    let mut shape = shape(name).expect("the arguments are checked");
+    let mut parts: Vec<(String, Vec<f64>)> = Vec::new();
+    let (mut before, mut at) = (Instant::now(), 0);
+    let cycles = next_cycles(&mut shape, n_cycles, &mut |point| {
+        let part = match point {
+            CyclePoint::Snapshot(_) => "snapshot".to_owned(),
+            CyclePoint::Decided(..) => "decided".to_owned(),
+            CyclePoint::Session(milestone) => format!("{milestone:?}"),
+        };
+        // The time before the snapshot is not only of the cycle.
+        if part == "snapshot" {
+            at = 0;
+        } else {
+            if at == parts.len() {
+                parts.push((part, Vec::new()));
+            }
+            parts[at].1.push(before.elapsed().as_secs_f64() * 1e3);
+            at += 1;
+        }
+        before = Instant::now();
+    });
+    let median = |times: &[f64]| sorted(times.iter().copied())[times.len() / 2];
+    println!("{name}: {:.3} ms a cycle, with its snapshot", median(&cycles));
+    for (part, times) in &parts {
+        println!("{:>8.3} {part}", median(times));
+    }
 }
 
 fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
