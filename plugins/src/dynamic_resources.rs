@@ -152,7 +152,8 @@ impl DynamicResources {
         }
         tables.keep();
         let mut of_tasks = Vec::new();
-        for (task, facts) in cluster.tasks.facts.iter() {
+        let are_used = !objects.claims.is_empty() || has_claims.values().any(|has_some| *has_some);
+        for (task, facts) in cluster.tasks.facts.iter().filter(|_| are_used) {
             if cluster.status(task) == TaskStatus::Pending {
                 claims.count_waiting(tables.inventory(), facts);
             }

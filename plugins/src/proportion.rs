@@ -262,8 +262,10 @@ impl Plugin for Proportion {
         self.shared = cluster.dimensions.shared().collect();
         self.deserved = Ledger::zero(width, n_queues);
         self.pending = Ledger::zero(width, n_queues);
-        for (job, queue) in cluster.jobs.queue.iter() {
-            if let Some(queue) = queue.filter(|_| cluster.is_schedulable(job)) {
+        // Of most jobs nothing waits.
+        let waits = |job: &JobIdx| cluster.jobs.waiting[*job].iter().any(|amount| *amount != 0);
+        for job in cluster.jobs.waiting.ids().filter(waits) {
+            if let Some(queue) = cluster.jobs.queue[job].filter(|_| cluster.is_schedulable(job)) {
                 add(&mut self.pending[queue], &cluster.jobs.waiting[job]);
             }
         }
