@@ -53,6 +53,10 @@ impl Action for Allocate {
         "allocate"
     }
 
+    fn evicts(&self) -> bool {
+        false
+    }
+
     fn execute(&self, session: &mut Session) {
         let mut waiting = Waiting::default();
         let mut first = first_turns(session);
@@ -170,11 +174,14 @@ fn first_turns(session: &Session) -> Turns {
             || tasks.any(|task| cluster.is_waiting(task) && has_request(task))
     };
     let order = |l: &JobIdx, r: &JobIdx| session.plugins().job_order(*l, *r);
-    let last = |jobs: &Vec<JobIdx>| {
-        let torn = jobs.iter().copied().filter(|job| is_torn(*job));
-        torn.filter(|job| has_own_work(*job)).max_by(order)
-    };
-    let last: Column<QueueIdx, Option<JobIdx>> = cluster.queues.jobs.values().map(last).collect();
+    let mut last: Column<QueueIdx, Option<JobIdx>> =
+        Column::filled(None, cluster.queues.facts.len());
+    let torn = session.active_jobs().iter().copied().filter(|job| is_torn(*job));
+    for job in torn.filter(|job| has_own_work(*job)) {
+        if let Some(queue) = cluster.jobs.queue[job] {
+            last[queue] = last[queue].into_iter().chain([job]).max_by(order);
+        }
+    }
     Turns::new(session, |job| {
         let last = cluster.jobs.queue[job].and_then(|queue| last[queue]);
         last.is_some_and(|last| order(&job, &last).is_le()) && has_work(session, job)

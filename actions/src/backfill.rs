@@ -43,6 +43,10 @@ impl Action for Backfill {
         true
     }
 
+    fn evicts(&self) -> bool {
+        false
+    }
+
     fn execute(&self, session: &mut Session) {
         let mut turns = Turns::new(session, |job| session.has_waiting_tasks(job));
         turns.run(session, |session, job| {

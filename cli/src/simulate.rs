@@ -116,7 +116,7 @@ fn print_outcome(outcome: &Outcome, format: Format, n_cycles: u64) -> anyhow::Re
 
 /// Mistakes in the objects of jobs that the scheduler reports in the last cycle.
 fn mistakes(simulation: &Simulation) -> Vec<String> {
-    let jobs = simulation.last().into_iter().flat_map(|last| &last.cycle.jobs);
+    let jobs = simulation.last().into_iter().flat_map(|last| last.cycle.jobs.iter());
     let of_job = |job: &JobReport| Some(format!("job {}: {}", job.key, job.misconfigured()?.1));
     jobs.filter_map(|job| of_job(job)).collect()
 }

@@ -54,8 +54,9 @@ impl Admission {
         let cluster = session.cluster();
         let mut admission = Self::default();
         let mut jobs: Vec<(QueueIdx, JobIdx)> = Vec::new();
-        let no_pods = cluster.jobs.tasks.iter().filter(|(_, tasks)| tasks.is_empty());
-        for job in no_pods.map(|(job, _)| job).filter(|job| waits_for_admission(cluster, *job)) {
+        let active = session.active_jobs().iter().copied();
+        let no_pods = active.filter(|job| cluster.jobs.tasks[*job].is_empty());
+        for job in no_pods.filter(|job| waits_for_admission(cluster, *job)) {
             match cluster.jobs.queue[job] {
                 None => drop(admission.refused.insert(job, Refusal::NoQueue)),
                 Some(_) if !cluster.jobs.has_min_resources[job] => {}

@@ -7,7 +7,7 @@ use std::{
 
 use jiff::Timestamp;
 use kube_batch_model::{
-    cluster::Cluster, name::JobKey, resource::ResourceVector, status::TaskStatus,
+    cluster::Cluster, column::JobIdx, name::JobKey, resource::ResourceVector, status::TaskStatus,
 };
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ pub(crate) struct ClusterInput {
     pub(crate) generation: u64,
     /// The shares of the queues, without what the queues request.
     pub(crate) shares: Vec<Option<QueueShares>>,
-    /// A hash of what decides which running tasks may be evicted.
+    /// A hash of what decides which running tasks may be evicted; 0 if no action evicts any.
     pub(crate) protection: u64,
     /// When the next task may be evicted that may not be now.
     pub(crate) protected_until: Option<Timestamp>,
@@ -56,7 +56,7 @@ pub(crate) fn without_demand(shares: Vec<Option<QueueShares>>) -> Vec<Option<Que
 }
 
 /// A hash of the tasks that decisions of earlier cycles have moved, and of their nodes.
-pub(crate) fn in_flight(cluster: &Cluster) -> u64 {
+pub(crate) fn in_flight(cluster: &Cluster, active: &[JobIdx]) -> u64 {
     let mut hasher = DefaultHasher::new();
     // Only tasks that wait are nominated. Where that was renewed, they have their places already.
     let may_be_moved = |status| {
@@ -70,7 +70,8 @@ pub(crate) fn in_flight(cluster: &Cluster) -> u64 {
                 | TaskStatus::Pipelined
         )
     };
-    for task in cluster.tasks_in(may_be_moved) {
+    // Nothing of the other jobs is in flight.
+    for task in cluster.tasks_of_jobs(active.iter().copied(), may_be_moved) {
         let (placement, nominated) = (cluster.tasks.placement[task], cluster.tasks.nominated[task]);
         if placement.status != TaskStatus::Pending || nominated.is_some() {
             let node = placement.node.or(nominated);

@@ -28,6 +28,11 @@ pub trait Action: Send + Sync {
     /// The name of the action in the configuration.
     fn name(&self) -> &'static str;
 
+    /// Whether it may evict tasks. If no action does, whether running tasks may be evicted makes no difference to a try.
+    fn evicts(&self) -> bool {
+        true
+    }
+
     /// Whether it evicts tasks of one queue for waiting tasks of another, if the plugins permit that: what must stay idle
     /// for a job may then be lent to a task that the action could evict for the job.
     fn reclaims(&self) -> bool {
@@ -98,6 +103,7 @@ fn held(session: &mut Session, actions: &[Box<dyn Action>]) -> Holds {
 fn known(action: &dyn Action) -> KnownAction {
     KnownAction {
         name: action.name(),
+        evicts: action.evicts(),
         reclaims: action.reclaims(),
         places_best_effort: action.places_best_effort(),
     }

@@ -68,8 +68,7 @@ impl NextCycle {
         }
         // Held jobs wait as well.
         let held_so_far = std::mem::take(&mut session.holds);
-        let mut jobs = session.cluster().jobs.key.ids();
-        if jobs.any(|job| session.has_waiting_tasks(job)) {
+        if session.waiting_jobs().next().is_some() {
             return Some(Self::new(session, placed, held_so_far));
         }
         session.holds = held_so_far;

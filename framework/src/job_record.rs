@@ -36,6 +36,10 @@ impl JobRecords {
     pub(crate) fn new(n_jobs: usize) -> Self {
         Self { records: vec![JobRecord::default()], at: Column::filled(0, n_jobs) }
     }
+
+    pub(crate) fn has_some(&self, job: JobIdx) -> bool {
+        self.at[job] != 0
+    }
 }
 
 impl Index<JobIdx> for JobRecords {

@@ -4,6 +4,8 @@
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KnownAction {
     pub(crate) name: &'static str,
+    /// Whether it may evict tasks.
+    pub(crate) evicts: bool,
     /// Whether it evicts tasks of one queue for waiting tasks of another.
     pub(crate) reclaims: bool,
     /// Whether it places tasks that request nothing.

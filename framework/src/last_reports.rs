@@ -1,82 +1,171 @@
 //! Reports that hold from one cycle to the next, because nothing about their jobs has changed and nothing of them waits.
 //!
-//! Most jobs of a large cluster only run. Their reports are those of the cycle before, so that a cycle costs what has
-//! changed.
+//! Most jobs of a large cluster only run. Their reports are those of the cycle before, and no part of a cycle looks at them
+//! one by one, so that a cycle costs what has changed.
 
-use std::sync::Arc;
+use std::{sync::Arc, vec};
 
 use kube_batch_model::{
     cluster::{Cluster, FormerRow},
-    column::{Column, JobIdx},
+    column::{Column, JobIdx, Ordinal},
     job_report::{JobReport, Phase},
-    resource::Share,
+    resource::ResourceVector,
     status::TaskStatus,
 };
+
+/// How long a report holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Until the next cycle.
+    Once,
+    /// Until something about the job changes: bindings of it are not confirmed yet, the rest of it runs or has ended.
+    Bound,
+    /// The same, and no part of a cycle needs to look at the job: all of it runs or has ended, and its status is written.
+    Settled,
+}
 
 /// The reports of the last cycle, by the rows of its snapshot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastReports {
-    pub(crate) reports: Column<JobIdx, Arc<JobReport>>,
-    /// Whether each is of a job that is settled, and whose status is written.
-    is_settled: Column<JobIdx, bool>,
+    /// Shared with the result of the cycle.
+    pub(crate) reports: Arc<Vec<Arc<JobReport>>>,
+    standing: Column<JobIdx, Standing>,
     /// The phase of each job that has a PodGroup.
     pub(crate) phase: Column<JobIdx, Option<Phase>>,
+    /// What the shares are parts of; see [`whole`].
+    whole: Whole,
+}
+
+/// What the share of a job may be a part of: with what pods of other schedulers use, and without.
+pub(crate) type Whole = [ResourceVector; 2];
+
+/// What the shares of jobs are parts of. If it changes, so do all shares.
+pub(crate) fn whole(cluster: &Cluster) -> Whole {
+    [cluster.total(), cluster.total_for_jobs()]
 }
 
 impl LastReports {
-    /// None.
-    pub(crate) const fn new() -> Self {
-        Self { reports: Column::new(), is_settled: Column::new(), phase: Column::new() }
+    /// The jobs of this snapshot at which a cycle has to look, ascending: those about which something has changed, and those
+    /// that were not settled.
+    pub(crate) fn unsettled(&self, cluster: &Cluster, whole: &Whole) -> Vec<JobIdx> {
+        if self.standing.is_empty() || self.whole != *whole {
+            return cluster.jobs.key.ids().collect();
+        }
+        let is_settled = |FormerRow(former): &FormerRow| {
+            former.is_some_and(|row| self.standing.get(row) == Some(&Standing::Settled))
+        };
+        let unsettled = cluster.jobs.former.iter().filter(|(_, former)| !is_settled(former));
+        let unsettled: Vec<JobIdx> = unsettled.map(|(job, _)| job).collect();
+        debug_assert!(
+            cluster.jobs.key.ids().all(|job| {
+                unsettled.binary_search(&job).is_ok() || has_no_problem(cluster, job)
+            }),
+            "nothing has changed about the other jobs"
+        );
+        unsettled
     }
 
-    /// The report of a job in the last cycle with its phase, if the job is settled and nothing about it has changed. The
-    /// cycle must not have moved its tasks.
-    pub(crate) fn of_settled(
-        &self,
-        cluster: &Cluster,
-        job: JobIdx,
-        share: Option<Share>,
-    ) -> Option<(&Arc<JobReport>, Option<Phase>)> {
+    /// The reports that hold, to be taken in the order of their rows.
+    pub(crate) fn into_held(self) -> HeldReports {
+        let Self { reports, standing, phase, whole: _ } = self;
+        // They are shared only with those who still look at the last cycle.
+        let reports = Arc::try_unwrap(reports).unwrap_or_else(|shared| (*shared).clone());
+        HeldReports { reports: reports.into_iter(), next: 0, standing, phase }
+    }
+}
+
+fn has_no_problem(cluster: &Cluster, job: JobIdx) -> bool {
+    cluster.jobs.problem[job].is_none() && cluster.jobs.incomplete_for[job].is_none()
+}
+
+/// A report, its phase if the job has a PodGroup, and how long it holds.
+pub(crate) type HeldReport = (Arc<JobReport>, Option<Phase>, Standing);
+
+/// The reports of the last cycle that were not taken yet.
+pub(crate) struct HeldReports {
+    reports: vec::IntoIter<Arc<JobReport>>,
+    /// The row of the first of them.
+    next: usize,
+    standing: Column<JobIdx, Standing>,
+    phase: Column<JobIdx, Option<Phase>>,
+}
+
+impl HeldReports {
+    /// The report of a job about which nothing has changed, if it holds. Jobs keep their order, so rows are asked for in
+    /// ascending order.
+    pub(crate) fn take(&mut self, cluster: &Cluster, job: JobIdx) -> Option<HeldReport> {
         let FormerRow(former) = cluster.jobs.former[job];
-        let former = former.filter(|row| self.is_settled.get(*row).copied().unwrap_or(false))?;
-        let report = &self.reports[former];
-        let holds = cluster.jobs.problem[job].is_none()
-            && cluster.jobs.incomplete_for[job].is_none()
-            && report.share == share;
-        holds.then_some((report, self.phase[former]))
+        let former = former?;
+        let standing = *self.standing.get(former)?;
+        if standing == Standing::Once || !has_no_problem(cluster, job) {
+            return None;
+        }
+        let report = self.reports.nth(former.at().checked_sub(self.next)?)?;
+        self.next = former.at() + 1;
+        Some((report, self.phase[former], standing))
+    }
+}
+
+/// The reports of this cycle, as they are made.
+pub(crate) struct NextReports {
+    reports: Vec<Arc<JobReport>>,
+    standing: Column<JobIdx, Standing>,
+    phase: Column<JobIdx, Option<Phase>>,
+}
+
+impl NextReports {
+    pub(crate) fn with_capacity(n_jobs: usize) -> Self {
+        let reports = Vec::with_capacity(n_jobs);
+        Self { reports, standing: Column::new(), phase: Column::new() }
     }
 
     /// Adds the report of the next job, which has held since the last cycle.
-    pub(crate) fn push_settled(&mut self, report: Arc<JobReport>, phase: Option<Phase>) {
+    pub(crate) fn push_held(&mut self, (report, phase, standing): HeldReport) {
         self.reports.push(report);
-        self.is_settled.push(true);
+        self.standing.push(standing);
         self.phase.push(phase);
     }
 
     /// Adds the report of the next job.
-    pub(crate) fn push(&mut self, report: Arc<JobReport>, is_settled: bool) {
-        self.is_settled.push(is_settled);
+    pub(crate) fn push(&mut self, report: Arc<JobReport>, standing: Standing) {
+        self.standing.push(standing);
         self.phase.push(report.group.is_some().then_some(report.phase));
         self.reports.push(report);
     }
+
+    pub(crate) fn done(self, whole: Whole) -> LastReports {
+        let Self { reports, standing, phase } = self;
+        LastReports { reports: Arc::new(reports), standing, phase, whole }
+    }
 }
 
-/// Whether nothing about a job can change its report but a change of its objects, of its share, or of what plugins say of
-/// it: it has tasks, all of them run or have ended, and it has had no turn.
-pub(crate) fn is_settled(cluster: &Cluster, job: JobIdx, report: &JobReport) -> bool {
+/// How long the report of a job holds. If nothing about it waits, only a change of its objects, of its share, or of what
+/// plugins say of it can change its report.
+pub(crate) fn standing(
+    cluster: &Cluster,
+    job: JobIdx,
+    report: &JobReport,
+    is_written: bool,
+) -> Standing {
     let counts = &cluster.jobs.counts[job];
     let settled =
         [TaskStatus::Bound, TaskStatus::Running, TaskStatus::Succeeded, TaskStatus::Failed];
     let n_settled: u32 = settled.into_iter().map(|status| counts.of(status)).sum();
+    let n_binding = counts.of(TaskStatus::Binding);
     let n_tasks = cluster.jobs.tasks[job].len();
-    n_tasks > 0
-        && n_settled as usize == n_tasks
+    let holds = n_tasks > 0
+        && (n_settled + n_binding) as usize == n_tasks
+        && has_no_problem(cluster, job)
         && cluster.jobs.composites[job].is_none()
-        && cluster.jobs.incomplete_for[job].is_none()
         && report.unschedulable.is_none()
         && report.unplaced.is_empty()
         && report.evicted.is_none()
         && report.waited_since.is_none()
         && report.warnings.is_empty()
-        && !report.tried
+        && !report.tried;
+    match holds {
+        false => Standing::Once,
+        true if n_binding > 0 || !is_written => Standing::Bound,
+        true => Standing::Settled,
+    }
 }

@@ -66,7 +66,7 @@ impl Default for Memory {
 impl Memory {
     /// Nothing yet. `budget` is how many evaluations of nodes the turns in vain of an action may take in a
     /// cycle.
-    pub const fn with_budget(budget: u64) -> Self {
+    pub fn with_budget(budget: u64) -> Self {
         Self {
             budget,
             recalls: true,
@@ -77,7 +77,7 @@ impl Memory {
             headroom: HeadroomMemory::new(),
             reservations: ReservationMemory::new(),
             credits: Credits::new(),
-            reports: LastReports::new(),
+            reports: LastReports::default(),
         }
     }
 

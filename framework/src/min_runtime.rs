@@ -56,7 +56,7 @@ impl Session {
     /// After which time another task may be evicted, if tasks wait that could need its place.
     pub(crate) fn next_release(&self) -> Option<Duration> {
         let end = self.next_end_of_protection()?;
-        let waits = self.cluster.jobs.key.ids().any(|job| self.has_waiting_tasks(job));
+        let waits = self.waiting_jobs().next().is_some();
         waits.then(|| Duration::try_from(end.duration_since(self.now)).unwrap_or_default())
     }
 }

@@ -33,8 +33,7 @@ pub(crate) fn renew(session: &mut Session) {
         return;
     }
     let is_other = |job: &JobIdx| nominated.binary_search(job).is_err();
-    let mut jobs = session.cluster().jobs.key.ids();
-    let others_wait = jobs.any(|job| is_other(&job) && session.has_waiting_tasks(job));
+    let others_wait = session.waiting_jobs().any(|job| is_other(&job));
     let mut turns = Turns::new(session, |job| nominated.binary_search(&job).is_ok());
     turns.run(session, |session, job| {
         renew_job(session, job, others_wait || nominated.len() > 1);
@@ -56,14 +55,12 @@ impl Session {
 /// Jobs that are scheduled in this cycle and have nominated tasks, ascending.
 fn jobs_with_nominations(session: &Session) -> Vec<JobIdx> {
     let cluster = session.cluster();
-    let nominated = cluster.waiting_tasks().filter(|task| cluster.tasks.nominated[*task].is_some());
-    let mut jobs: Vec<JobIdx> = nominated
-        .filter_map(|task| cluster.tasks.job[task])
-        .filter(|job| cluster.is_schedulable(*job))
-        .collect();
-    // The tasks of a job are adjacent, and stand in the order of the jobs.
-    jobs.dedup();
-    jobs
+    let is_nominated =
+        |task: TaskIdx| cluster.is_waiting(task) && cluster.tasks.nominated[task].is_some();
+    let jobs = session.active_jobs().iter().copied().filter(|job| {
+        cluster.is_schedulable(*job) && cluster.jobs.tasks[*job].iter().any(is_nominated)
+    });
+    jobs.collect()
 }
 
 fn renew_job(session: &mut Session, job: JobIdx, may_be_taken: bool) {
@@ -143,7 +140,9 @@ pub(crate) fn settle(session: &mut Session) {
         cluster.tasks.nominated[*task].is_some()
             || cluster.tasks.facts[*task].nominated_node.is_some()
     };
-    let withdrawn: Vec<TaskIdx> = cluster.waiting_tasks().filter(is_nominated).collect();
+    let tasks = session.active_jobs().iter().flat_map(|job| cluster.jobs.tasks[*job].iter());
+    let waiting = tasks.filter(|task| cluster.is_waiting(*task));
+    let withdrawn: Vec<TaskIdx> = waiting.filter(is_nominated).collect();
     for task in withdrawn {
         let pod = session.cluster().pod(task);
         session.decide(task, Decision::Withdraw { pod });

@@ -189,7 +189,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// The jobs that `include` selects, and their queues.
+    /// The jobs that `include` selects, and their queues. It selects jobs that wait, or that have nominations.
     pub fn new(session: &Session, include: impl Fn(JobIdx) -> bool) -> Self {
         let cluster = session.cluster();
         let mut job_at = Column::filled(ABSENT, cluster.jobs.key.len());
@@ -200,8 +200,15 @@ impl Turns {
         let mut jobs: Column<QueueIdx, Heap<JobIdx>> = Column::new();
         let mut recalled: Column<QueueIdx, Recalled> = Column::new();
         let mut with_jobs = Vec::new();
-        for (queue, all) in cluster.queues.jobs.iter() {
-            let included = all.iter().copied().filter(|job| include(*job));
+        let mut included: Column<QueueIdx, Vec<JobIdx>> =
+            Column::filled(Vec::new(), cluster.queues.facts.len());
+        for job in session.active_jobs().iter().copied().filter(|job| include(*job)) {
+            if let Some(queue) = cluster.jobs.queue[job] {
+                included[queue].push(job);
+            }
+        }
+        for (queue, included) in included.iter() {
+            let included = included.iter().copied();
             let (of_recalled, members): (Vec<_>, Vec<_>) = included.partition(is_recalled);
             if !of_recalled.is_empty() || !members.is_empty() {
                 with_jobs.push(queue);

@@ -241,7 +241,8 @@ pub trait Plugin: Send {
     // Jobs.
 
     /// Whether the job can be scheduled at all. Called before [`Plugin::on_session_open`], when the
-    /// plugin has no state yet: use only `cluster`.
+    /// plugin has no state yet: use only `cluster`. Not called again for a job that is valid and of which nothing waits,
+    /// while nothing about it changes.
     ///
     /// # Errors
     ///

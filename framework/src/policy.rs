@@ -129,6 +129,11 @@ impl Policy {
         self.provided(Provision::JobShares).job_shares
     }
 
+    /// See [`JobShares::share_scope`].
+    pub(crate) fn share_scope(&self) -> OrderScope {
+        self.job_shares().map_or(OrderScope::Own, JobShares::share_scope)
+    }
+
     fn topologies(&self) -> Option<&dyn Topology> {
         self.provided(Provision::Topology).topology
     }

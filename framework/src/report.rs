@@ -24,11 +24,11 @@ use kube_batch_model::{
 use crate::{
     admission::Admission,
     job_input::{OfOthers, ReportInput},
-    last_reports::{LastReports, is_settled},
+    last_reports::{LastReports, NextReports, standing},
     memory::Memory,
     moves::Move,
     plugin::QueueShares,
-    session::Session,
+    session::{AtOpening, Session},
     stale_gangs, stuck,
     tried::Tried,
 };
@@ -45,7 +45,7 @@ pub struct Cycle {
     /// The place in `jobs` of the job of each decision; `None` if its pod belongs to none.
     pub decided_jobs: Vec<Option<usize>>,
     /// Every job, in row order. Reports that did not change are shared with earlier cycles.
-    pub jobs: Vec<Arc<JobReport>>,
+    pub jobs: Arc<Vec<Arc<JobReport>>>,
     /// The places in `jobs` of the reports from which a status may follow; `None` if it may from all. Nothing has changed
     /// about the other jobs, and their statuses are written.
     pub unsettled: Option<Vec<usize>>,
@@ -61,9 +61,17 @@ pub struct Cycle {
 }
 
 impl Cycle {
+    /// Forgets the reports of the jobs about which nothing has changed, and which job each decision is about.
+    pub fn keep_unsettled(&mut self) {
+        if let Some(rows) = self.unsettled.take() {
+            self.jobs = Arc::new(rows.iter().map(|at| Arc::clone(&self.jobs[*at])).collect());
+            self.decided_jobs.clear();
+        }
+    }
+
     /// The reports from which a status may follow.
     pub fn unsettled_jobs(&self) -> impl Iterator<Item = &JobReport> + Clone {
-        let all = self.unsettled.is_none().then_some(&self.jobs).into_iter().flatten();
+        let all = self.unsettled.is_none().then_some(&*self.jobs).into_iter().flatten();
         let some = self.unsettled.iter().flatten().map(|at| &self.jobs[*at]);
         all.chain(some).map(|report| &**report)
     }
@@ -112,20 +120,18 @@ pub struct QueueReport {
 /// Jobs and queues when a cycle begins.
 pub(crate) struct Opening {
     pub(crate) queues: Vec<Option<QueueShares>>,
-    jobs: Vec<Option<Share>>,
-    /// Whether each job has started.
-    started: Vec<bool>,
+    /// The active jobs, ascending.
+    jobs: Vec<(JobIdx, AtOpening)>,
 }
 
 impl Opening {
     pub(crate) fn of(session: &Session) -> Self {
         let cluster = session.cluster();
         let queues = cluster.queues.facts.ids();
-        let jobs = || cluster.jobs.key.ids();
+        let jobs = session.active_jobs().iter();
         Self {
             queues: queues.map(|queue| session.plugins().queue_shares(queue)).collect(),
-            started: jobs().map(|job| why::ready(session, job).have_started()).collect(),
-            jobs: jobs().map(|job| session.plugins().job_share(job)).collect(),
+            jobs: jobs.map(|job| (*job, session.as_it_is(*job))).collect(),
         }
     }
 }
@@ -137,8 +143,8 @@ pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) 
     let last = std::mem::take(&mut memory.reports);
     let last = if memory.recalls { last } else { LastReports::default() };
     let admission = Admission::of(session);
-    let (reports, unsettled) = reports(session, (opening.jobs, opening.started), &admission, &last);
-    let jobs: Vec<Arc<JobReport>> = reports.reports.values().cloned().collect();
+    let (reports, unsettled) = reports(session, opening.jobs, &admission, last);
+    let jobs = Arc::clone(&reports.reports);
     let mut memory = session.close_turn_log(&jobs);
     let cluster = session.cluster();
     memory.headroom = session.headroom.remember(
@@ -175,14 +181,14 @@ pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) 
         Some(Duration::ZERO)
     } else {
         let next_stuck = stuck::next(cluster, session.policy.termination_timeout());
-        let waits = || cluster.jobs.key.ids().any(|job| session.has_waiting_tasks(job));
-        let next_stuck = next_stuck.filter(|_| waits());
+        let next_stuck = next_stuck.filter(|_| session.waiting_jobs().next().is_some());
         let others = session.next_release().into_iter().chain(next_stuck);
         let others = others.chain(session.headroom.next_end(session.now));
         let others = others.chain(session.next_reservation());
         let others = others.chain(session.policy.next_change(cluster));
-        let no_pods = cluster.jobs.tasks.iter().filter(|(_, tasks)| tasks.is_empty());
-        let mut no_pods = no_pods.map(|(job, _)| &jobs[job.at()]);
+        let active = session.active_jobs().iter();
+        let no_pods = active.filter(|job| cluster.jobs.tasks[**job].is_empty());
+        let mut no_pods = no_pods.map(|job| &jobs[job.at()]);
         let announced = no_pods.any(|job| is_announced(job)).then_some(ANNOUNCED_FOR);
         let others = others.chain(announced);
         let put_off = session.turn_log.large.are_put_off().then_some(NEXT_CREDIT);
@@ -195,36 +201,47 @@ pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) 
     (Cycle { decisions, decided_jobs, jobs, unsettled, queues, total, work, next_due }, memory)
 }
 
-/// The reports of all jobs, and which of them are not those of jobs that were settled. `shares` and `started` are those of
-/// the opening.
+/// The reports of all jobs, and which of them are not those of jobs that were settled.
 fn reports(
     session: &Session,
-    (shares, started): (Vec<Option<Share>>, Vec<bool>),
+    opening: Vec<(JobIdx, AtOpening)>,
     admission: &Admission,
-    last: &LastReports,
+    last: LastReports,
 ) -> (LastReports, Vec<usize>) {
     let cluster = session.cluster();
-    let moved = session.moved_jobs();
-    let (mut reports, mut unsettled) = (LastReports::new(), Vec::new());
-    for ((job, share), had_started) in cluster.jobs.key.ids().zip(shares).zip(started) {
-        let made = || job_report(session, job, share, had_started, admission);
-        let settled = last.of_settled(cluster, job, share).filter(|_| !moved.contains(&job));
-        if let Some((report, phase)) = settled {
-            debug_assert_eq!(**report, made());
-            reports.push_settled(Arc::clone(report), phase);
+    let mut last = last.into_held();
+    let mut opening = opening.into_iter().peekable();
+    let is_moved = session.are_moved();
+    let mut reports = NextReports::with_capacity(cluster.jobs.key.len());
+    for job in cluster.jobs.key.ids() {
+        let held = last.take(cluster, job);
+        if !session.is_active(job) {
+            let held = held.expect("the report of a settled job holds");
+            debug_assert_eq!(*held.0, job_report(session, job, session.as_it_is(job), admission));
+            reports.push_held(held);
             continue;
         }
-        let report = if let Some(known) = known_report(session, job, share) {
+        let at_opening = opening.next_if(|(row, _)| *row == job).map(|(_, own)| own);
+        let at_opening = at_opening.or_else(|| session.late_opening(job));
+        let at_opening = at_opening.expect("it is active since the cycle began, or later");
+        let made = || job_report(session, job, at_opening, admission);
+        let untouched = held.filter(|_| !is_moved[job] && !session.has_record(job));
+        if let Some(held) = untouched.filter(|(report, ..)| report.share == at_opening.share) {
+            debug_assert_eq!(*held.0, made());
+            reports.push_held(held);
+            continue;
+        }
+        let report = if let Some(known) = known_report(session, job, at_opening.share) {
             debug_assert_eq!(**known, made());
             Arc::clone(known)
         } else {
             Arc::new(made())
         };
-        unsettled.push(job.at());
-        let is_settled = is_settled(cluster, job, &report) && is_written(&report);
-        reports.push(report, is_settled);
+        let standing = standing(cluster, job, &report, is_written(&report));
+        reports.push(report, standing);
     }
-    (reports, unsettled)
+    let unsettled = session.active_jobs().iter().map(|job| job.at()).collect();
+    (reports.done(session.whole.clone()), unsettled)
 }
 
 /// Whether the status of the PodGroup is as it should be.
@@ -235,7 +252,7 @@ fn is_written(report: &JobReport) -> bool {
 
 /// When a job that had not started began to wait, if it has started now.
 fn waited_since(session: &Session, job: JobIdx) -> Option<Timestamp> {
-    if !why::ready(session, job).have_started() {
+    if !session.ready(job).have_started() {
         return None;
     }
     let cluster = session.cluster();
@@ -321,14 +338,13 @@ fn report_input(session: &Session, job: JobIdx, share: Option<Share>) -> ReportI
 
 /// Number of tasks of a job that have a place, or had one in the best try of this cycle.
 fn n_fitting_of(session: &Session, job: JobIdx) -> u32 {
-    session.n_fitting(job).max(why::ready(session, job).n)
+    session.n_fitting(job).max(session.ready(job).n)
 }
 
 fn job_report(
     session: &Session,
     job: JobIdx,
-    share: Option<Share>,
-    had_started: bool,
+    AtOpening { share, had_started }: AtOpening,
     admission: &Admission,
 ) -> JobReport {
     let cluster = session.cluster();
@@ -349,7 +365,7 @@ fn job_report(
         let not_admitted = admission.lacking(cluster, job).map(Why::NotAdmitted);
         not_admitted.or_else(|| why::of_job(session, job))
     };
-    let ready = why::ready(session, job);
+    let ready = session.ready(job);
     let running = counts.of(TaskStatus::Running);
     let min_available = cluster.jobs.min_available[job];
     let phase = if finished {

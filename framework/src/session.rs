@@ -3,11 +3,14 @@
 //! A session has no access to the API server. Actions read it freely and change it only through
 //! [`Statement`](crate::statement::Statement)s; its results are data.
 
+mod active;
 mod log;
 mod places;
 mod records;
 mod search;
 
+use self::active::ActiveJobs;
+pub(crate) use self::active::AtOpening;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
@@ -29,6 +32,7 @@ use crate::{
     holds::Holds,
     job_record::JobRecords,
     known_action::KnownAction,
+    last_reports::{Whole, whole},
     memory::Memory,
     milestone::Milestone,
     move_log::MoveLog,
@@ -68,6 +72,9 @@ pub struct Session {
     pub(crate) preemptors: BTreeSet<JobIdx>,
     /// The gangs that were evicted as a whole.
     pub(crate) evicted_gangs: BTreeMap<JobIdx, EvictedGang>,
+    active: ActiveJobs,
+    /// What the shares of jobs are parts of.
+    pub(crate) whole: Whole,
     records: JobRecords,
     /// The actions of the cycle, in order.
     pub(crate) actions: Vec<KnownAction>,
@@ -126,9 +133,15 @@ impl Session {
         cluster.device_totals = (policy.device_totals)(&cluster);
         let left_out =
             cluster.leave_out(|resource| policy.settings().ignored_resources.has(resource));
+        let whole = whole(&cluster);
+        let active = if memory.recalls && policy.share_scope() == OrderScope::Own {
+            memory.reports.unsettled(&cluster, &whole)
+        } else {
+            cluster.jobs.key.ids().collect()
+        };
         let mut invalid = Vec::new();
         // Parity: validity is checked, see docs/parity.md#j6.
-        for job in cluster.jobs.key.ids() {
+        for job in active.iter().copied() {
             if cluster.jobs.problem[job].is_none()
                 && let Err(problem) = policy.about(&cluster).job_valid(job)
             {
@@ -169,6 +182,8 @@ impl Session {
             evicted: Vec::new(),
             preemptors: BTreeSet::new(),
             evicted_gangs: BTreeMap::new(),
+            active: ActiveJobs::new(active, n_jobs),
+            whole,
             records: JobRecords::new(n_jobs),
             actions: Vec::new(),
             n_started: 0,
@@ -207,10 +222,15 @@ impl Session {
         self.policy.about(&self.cluster)
     }
 
-    /// The jobs whose tasks were moved, also those whose moves were taken back.
-    pub(crate) fn moved_jobs(&self) -> BTreeSet<JobIdx> {
-        let moved = self.before.moved.iter();
-        moved.filter_map(|(task, _)| self.cluster.tasks.job[*task]).collect()
+    /// Whether tasks of each job were moved, also if that was taken back.
+    pub(crate) fn are_moved(&self) -> Column<JobIdx, bool> {
+        let mut are_moved = Column::filled(false, self.cluster.jobs.key.len());
+        for (task, _) in &self.before.moved {
+            if let Some(job) = self.cluster.tasks.job[*task] {
+                are_moved[job] = true;
+            }
+        }
+        are_moved
     }
 
     pub(crate) fn order_scope(&self) -> OrderScope {
@@ -266,6 +286,11 @@ impl Session {
         self.actions[self.n_started..].iter().any(|action| action.places_best_effort)
     }
 
+    /// Whether an action of the cycle may evict tasks.
+    pub(crate) fn evicts(&self) -> bool {
+        self.actions.iter().any(|action| action.evicts)
+    }
+
     /// Whether an action of the cycle evicts tasks of one queue for waiting tasks of another.
     pub fn reclaims(&self) -> bool {
         self.actions.iter().any(|action| action.reclaims)
@@ -290,6 +315,7 @@ impl Session {
     /// Moves a task, logs the move and informs the plugins. Returns its previous placement.
     pub(crate) fn place(&mut self, task: TaskIdx, to: Placement) -> Placement {
         self.candidates.count_work(WORK_OF_MOVE);
+        self.activate(task);
         let from = self.cluster.set_placement(task, to);
         if let Some(job) = self.cluster.tasks.job[task] {
             self.headroom.follow(&self.cluster, job);

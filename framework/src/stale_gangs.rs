@@ -26,7 +26,7 @@ type Loss = (i32, Share, usize, Reverse<JobIdx>);
 
 /// Evicts the running tasks of the stale gang with which least is lost, if there is one.
 pub(crate) fn evict_one(session: &mut Session) {
-    let stale = session.cluster().jobs.key.ids().filter(|job| is_stale(session, *job));
+    let stale = session.active_jobs().iter().copied().filter(|job| is_stale(session, *job));
     let least = stale.filter_map(|job| Some((loss(session, job)?, job))).min();
     let Some((_, job)) = least else { return };
     let tasks = running(session.cluster(), job);
@@ -40,7 +40,7 @@ pub(crate) fn evict_one(session: &mut Session) {
 
 /// When the next gang becomes stale. Those that are stale already wait for something to change.
 pub(crate) fn next_due(session: &Session) -> Option<Duration> {
-    let jobs = session.cluster().jobs.key.ids().filter(|job| is_incomplete(session, *job));
+    let jobs = session.active_jobs().iter().copied().filter(|job| is_incomplete(session, *job));
     let times = jobs.filter_map(|job| session.plugins().stale_after(job));
     times.filter(|time| !time.is_zero()).min()
 }

@@ -40,12 +40,12 @@ pub(crate) struct Begun {
 impl Session {
     /// Compares the state with that of the last cycle. Called when the nominations are renewed.
     pub(crate) fn open_turn_log(&mut self, shares: Vec<Option<QueueShares>>) {
-        let with_jobs = |queue: &QueueIdx| {
-            let jobs = &self.cluster.queues.jobs[*queue];
-            jobs.iter().any(|job| self.has_waiting_tasks(*job))
-        };
-        let n_queues = self.cluster.queues.facts.ids().filter(with_jobs).count() as u64;
-        let state = self.cluster_input(shares);
+        let queues: BTreeSet<QueueIdx> =
+            self.waiting_jobs().filter_map(|job| self.cluster.jobs.queue[job]).collect();
+        let n_queues = queues.len() as u64;
+        // If nothing waits, there are no tries.
+        let has_tries = n_queues > 0 || !self.kept.is_empty();
+        let state = if has_tries { self.cluster_input(shares) } else { None };
         let n_decisions = self.decisions.len();
         let turn_log = &mut self.turn_log;
         // The renewal of nominations, which came before, is the same in the same state and with the same orders.
@@ -62,13 +62,13 @@ impl Session {
         Some(ClusterInput {
             generation: self.turn_log.memory.generation.take()?,
             shares: without_demand(shares),
-            protection: protection(&self.cluster),
+            protection: if self.evicts() { protection(&self.cluster) } else { 0 },
             protected_until: self.next_end_of_protection(),
             answers_until: self
                 .policy
                 .next_change(&self.cluster)
                 .map(|after| later(self.now, after)),
-            in_flight: in_flight(&self.cluster),
+            in_flight: in_flight(&self.cluster, self.active_jobs()),
             reserved: self.hash_of_reservations(),
             headroom: self.headroom.hash(&self.cluster),
         })
@@ -81,7 +81,12 @@ impl Session {
         let state = state.shared_with(earlier);
         // All were remembered in the same state.
         if earlier.is_some_and(|earlier| Arc::ptr_eq(earlier, &state)) {
-            self.turn_log.tried = still_same(&state, &self.cluster, tries);
+            let n_jobs = self.cluster.jobs.key.len();
+            let mut tried = Column::filled(None, n_jobs);
+            for (job, same) in still_same(&state, &self.cluster, self.active_jobs(), tries) {
+                tried[job] = Some(same);
+            }
+            self.turn_log.tried = tried;
             self.forget_dependent();
         }
         self.turn_log.state = Some(state);
@@ -89,7 +94,7 @@ impl Session {
 
     /// Forgets the tries of jobs to which pods of others that wait have come to matter.
     fn forget_dependent(&mut self) {
-        for job in self.cluster.jobs.key.ids() {
+        for job in self.active_jobs().to_vec() {
             if self.turn_log.tried[job].is_some() && self.depends_on_waiting_pods(job) {
                 self.turn_log.tried[job] = None;
             }
@@ -207,10 +212,10 @@ impl Session {
     /// The tries that would be in vain again.
     fn tries_in_vain(&mut self, reports: &[Arc<JobReport>]) -> Vec<Arc<Tried>> {
         let Some(state) = self.turn_log.state.clone() else { return Vec::new() };
-        let reports = reports.iter().enumerate().map(|(at, report)| (JobIdx::new(at), report));
-        let tries = reports.filter_map(|(job, report)| {
+        let jobs = self.active_jobs().to_vec().into_iter();
+        let tries = jobs.filter_map(|job| {
             let is_in_vain = self.is_in_vain(job, &state);
-            is_in_vain.then(|| self.tried(job, &state, report)).flatten()
+            is_in_vain.then(|| self.tried(job, &state, &reports[job.at()])).flatten()
         });
         tries.collect()
     }
@@ -283,17 +288,19 @@ impl Session {
     }
 }
 
-/// The earlier tries of the jobs that have the same input. They are in the order of their rows then, which
+/// The earlier tries of the active jobs that have the same input. They are in the order of their rows then, which
 /// is mostly that of now; a try that is not found is forgotten.
 fn still_same(
     state: &Arc<ClusterInput>,
     cluster: &Cluster,
+    active: &[JobIdx],
     before: &[Arc<Tried>],
-) -> Column<JobIdx, Option<Arc<Tried>>> {
+) -> Vec<(JobIdx, Arc<Tried>)> {
     let mut by_key: BTreeMap<&JobKey, usize> = BTreeMap::new();
     let mut next = 0;
-    let find = |(job, key): (JobIdx, &JobKey)| {
-        if cluster.jobs.counts[job].of(TaskStatus::Pending) == 0 {
+    let find = |job: &JobIdx| {
+        let key = &cluster.jobs.key[*job];
+        if cluster.jobs.counts[*job].of(TaskStatus::Pending) == 0 {
             return None;
         }
         if before.get(next)?.key != *key {
@@ -303,8 +310,9 @@ fn still_same(
             next = *by_key.get(key)?;
         }
         next += 1;
-        let current = CurrentInput { state, cluster, job };
-        Some(&before[next - 1]).filter(|tried| tried.input == current).cloned()
+        let current = CurrentInput { state, cluster, job: *job };
+        let same = Some(&before[next - 1]).filter(|tried| tried.input == current)?;
+        Some((*job, Arc::clone(same)))
     };
-    cluster.jobs.key.iter().map(find).collect()
+    active.iter().filter_map(find).collect()
 }

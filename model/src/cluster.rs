@@ -270,22 +270,33 @@ impl Cluster {
         self.waits_as(task, self.status(task))
     }
 
-    /// The tasks that wait to be placed by kube-batch, ascending.
-    pub fn waiting_tasks(&self) -> impl Iterator<Item = TaskIdx> {
-        let jobs = self.jobs.counts.iter().filter(|(_, counts)| counts.of(TaskStatus::Pending) > 0);
-        let tasks = jobs.flat_map(|(job, _)| self.jobs.tasks[job].iter());
-        tasks.filter(|task| self.is_waiting(*task))
-    }
-
     /// The tasks with one of the states that `include` picks, ascending.
     pub fn tasks_in(&self, include: impl Fn(TaskStatus) -> bool) -> impl Iterator<Item = TaskIdx> {
+        self.tasks_of_jobs(self.jobs.key.ids(), include)
+    }
+
+    /// The tasks of some jobs, which are ascending, and those that have no job, with one of the states that `include` picks;
+    /// ascending.
+    pub fn tasks_of_jobs(
+        &self,
+        jobs: impl Iterator<Item = JobIdx>,
+        include: impl Fn(TaskStatus) -> bool,
+    ) -> impl Iterator<Item = TaskIdx> {
         let n_of_jobs: usize = self.jobs.tasks.values().map(|tasks| tasks.len()).sum();
         let jobless = (n_of_jobs..self.tasks.facts.len()).map(TaskIdx::new);
+        let may_run = include(TaskStatus::Running);
         let has_some = |job: JobIdx| {
+            // So it is with most jobs.
+            if !may_run
+                && self.jobs.counts[job].of(TaskStatus::Running) as usize
+                    == self.jobs.tasks[job].len()
+            {
+                return false;
+            }
             let others = self.jobs.counts[job].sum(|status| !include(status));
             self.jobs.tasks[job].len() > others as usize
         };
-        let jobs: Vec<JobIdx> = self.jobs.key.ids().filter(|job| has_some(*job)).collect();
+        let jobs: Vec<JobIdx> = jobs.filter(|job| has_some(*job)).collect();
         let of_jobs = jobs.into_iter().flat_map(|job| self.jobs.tasks[job].iter());
         of_jobs.chain(jobless).filter(move |task| include(self.status(*task)))
     }

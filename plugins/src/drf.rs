@@ -152,4 +152,8 @@ impl JobShares for Drf {
     fn job_share(&self, job: JobIdx) -> Share {
         self.share[job]
     }
+
+    fn share_scope(&self) -> OrderScope {
+        OrderScope::Own
+    }
 }

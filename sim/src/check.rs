@@ -145,7 +145,7 @@ impl Checker<'_> {
             self.queue(name, wanted);
         }
         for (group, wanted) in &expect.jobs {
-            let jobs = self.last.iter().flat_map(|last| &last.cycle.jobs);
+            let jobs = self.last.iter().flat_map(|last| last.cycle.jobs.iter());
             let mut of_group = jobs.filter(|job| job.key.to_string() == *group);
             let share = of_group.next().and_then(|job| job.share).map(Share::as_f64);
             let is_met = share.is_some_and(|share| (share - wanted.share).abs() <= 1e-6);

@@ -326,7 +326,7 @@ impl Outcome {
         warnings: Vec<String>,
     ) -> Self {
         let cycle = last.map(|last| &last.cycle);
-        let jobs = cycle.into_iter().flat_map(|cycle| &cycle.jobs);
+        let jobs = cycle.into_iter().flat_map(|cycle| cycle.jobs.iter());
         let queues = cycle.into_iter().flat_map(|cycle| &cycle.queues);
         peak.record(world);
         let mut pod_groups: Vec<GroupOutcome> = jobs.map(|job| group(job, world)).collect();

@@ -76,7 +76,7 @@ fn show(out: &mut impl Write, at: &str, cycle: &Cycle) -> io::Result<()> {
             Decision::Deallocate { claim, .. } => writeln!(out, "{at}: deallocate {claim}")?,
         }
     }
-    for job in &cycle.jobs {
+    for job in cycle.jobs.iter() {
         writeln!(out, "{at}: job {} {} {}", job.key, job.phase, job.unplaced.len())?;
         if let Some((reason, words)) = job.unschedulable_in_words() {
             writeln!(out, "{at}: waits {reason}: {words}")?;

@@ -12,7 +12,10 @@ use kube_batch_model::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::victims::{JobProposal, Proposal};
+use super::{
+    dependency::OrderScope,
+    victims::{JobProposal, Proposal},
+};
 use crate::topology::{JobLevel, JobTopology};
 
 /// What a plugin provides, as [`Plugin::provides`](super::Plugin::provides) returns it.
@@ -133,6 +136,14 @@ pub struct QueueShares {
 pub trait JobShares {
     /// The share of a job. Of stale gangs, the one with the smallest is evicted.
     fn job_share(&self, job: JobIdx) -> Share;
+
+    /// What the shares depend on. With [`OrderScope::Own`], that of a job depends only on what its tasks hold, and on what all
+    /// nodes and devices have, with or without what pods of other schedulers use.
+    ///
+    /// The default is correct for every plugin, but slow: each cycle looks at every job.
+    fn share_scope(&self) -> OrderScope {
+        OrderScope::Anything
+    }
 }
 
 /// Which levels of the topology jobs ask for, and where their tasks are. The actions choose the domain.

@@ -6,7 +6,6 @@ use kube_batch_model::{
     cluster::{Capacity, Cluster},
     column::{Dim, JobIdx, NodeIdx, QueueIdx},
     decision::JobInQueue,
-    gang::{Members, Sense},
     name::Name,
     object_status::UNSCHEDULABLE,
     problem::JobProblem,
@@ -23,21 +22,12 @@ use crate::{
     candidates::Room,
     failure::{Failure, RefusedGang},
     minimum::Minimum,
-    moves::Move,
     session::Session,
     topology::JobTopology,
 };
 
 /// How many reserved nodes a message names.
 const MAX_NODES_NAMED: usize = 3;
-
-/// The tasks that count towards the minimum of a job.
-pub(super) fn ready(session: &Session, job: JobIdx) -> Members {
-    // Tasks whose moves are only kept do not start.
-    let kept = session.kept.get(&job).into_iter().flatten();
-    let n_kept = kept.filter(|made| !Move::is_pipeline(made)).count() as u32;
-    session.cluster().members(job, Sense::Ready).without(n_kept)
-}
 
 /// Why a job cannot start.
 // Parity: the real reasons, see docs/parity.md#e2.
@@ -46,7 +36,7 @@ pub(super) fn of_job(session: &Session, job: JobIdx) -> Option<Why> {
     if let Some(problem) = &cluster.jobs.problem[job] {
         return Some(of_problem(cluster, job, problem));
     }
-    let missing = ready(session, job).n_missing();
+    let missing = session.ready(job).n_missing();
     if missing == 0 || !session.policy.settings().reports_unready_jobs {
         return None;
     }
@@ -139,11 +129,10 @@ pub(super) fn waits_for_share(session: &Session, job: JobIdx) -> bool {
 /// Marks the jobs that can never start on the nodes there are, or in their queue.
 pub(super) fn mark_never_fitting(session: &mut Session) {
     let total = session.cluster().total();
-    let jobs: Vec<JobIdx> = session.cluster().jobs.key.ids().collect();
-    for job in jobs {
+    for job in session.active_jobs().to_vec() {
         if session.failure(job).is_some()
             && !session.turn_log.is_remembered(job)
-            && !ready(session, job).are_enough()
+            && !session.ready(job).are_enough()
             && let Some(never) = never_fitting(session, job, &total)
         {
             session.replace_failure(job, Some(Failure::NeverFits(never)));
@@ -290,7 +279,7 @@ fn over_capability(session: &Session, queue: QueueIdx, job: JobIdx, dim: Dim) ->
     let cluster = session.cluster();
     let mut limits = cluster.queues.capability[queue].iter();
     let limit = limits.find(|(own, _)| *own == dim).map_or(0, |(_, limit)| *limit);
-    let missing = (ready(session, job).n_missing() as usize).max(1);
+    let missing = (session.ready(job).n_missing() as usize).max(1);
     let waiting = session.waiting_tasks(job);
     let needs: i64 = waiting.iter().take(missing).map(|t| cluster.request(*t).get(dim)).sum();
     let kept = session.headroom.of_queue(queue, dim) - session.headroom.of_job(job, dim);

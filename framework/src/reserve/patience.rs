@@ -70,8 +70,7 @@ impl Session {
 
     /// Whether other jobs wait, so that giving up may help one.
     fn others_wait(&self, job: JobIdx) -> bool {
-        let mut jobs = self.cluster.jobs.key.ids();
-        jobs.any(|other| other != job && self.has_waiting_tasks(other))
+        self.waiting_jobs().any(|other| other != job)
     }
 
     /// Forgets jobs that do not wait any more.

@@ -7,6 +7,7 @@ use kube_batch_model::{
     column::{JobIdx, TaskIdx},
     decision::{ClaimChoice, DeviceChoice, PodRef},
     facts::device::DeviceId,
+    gang::{Members, Sense},
     name::{Name, ObjectKey},
     status::TaskStatus,
 };
@@ -35,6 +36,14 @@ impl Session {
     /// Jobs with kept moves.
     pub fn jobs_with_kept_moves(&self) -> Vec<JobIdx> {
         self.kept.keys().copied().collect()
+    }
+
+    /// The tasks that count towards the minimum of a job.
+    pub(crate) fn ready(&self, job: JobIdx) -> Members {
+        // Tasks whose moves are only kept do not start.
+        let kept = self.kept.get(&job).into_iter().flatten();
+        let n_kept = kept.filter(|made| !Move::is_pipeline(made)).count() as u32;
+        self.cluster.members(job, Sense::Ready).without(n_kept)
     }
 
     /// Whether moves of the job are kept.

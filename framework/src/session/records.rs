@@ -11,6 +11,11 @@ use crate::{
 };
 
 impl Session {
+    /// Whether anything is recorded of a job.
+    pub(crate) fn has_record(&self, job: JobIdx) -> bool {
+        self.records.has_some(job)
+    }
+
     /// Records that a job had a turn.
     pub fn record_turn(&mut self, job: JobIdx) {
         let action = self.action();

@@ -58,7 +58,7 @@ pub(crate) fn log_cycle(cycle: &Cycle, decided: &[Decided<'_>]) {
         }
     }
     if enabled!(Level::TRACE) {
-        for report in &cycle.jobs {
+        for report in cycle.jobs.iter() {
             if let Some((reason, words)) = report.unschedulable_in_words() {
                 trace!(job = %report.key, %reason, why = words, "a job waits");
             }

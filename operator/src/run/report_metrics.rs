@@ -68,7 +68,9 @@ impl ReportMetrics {
     }
 
     /// Records the state that a cycle leaves when that is due.
-    pub(crate) fn record_later(&mut self, cycle: Cycle) {
+    pub(crate) fn record_later(&mut self, mut cycle: Cycle) {
+        // The next cycle takes the others as they are, if nobody holds them. They lack nothing.
+        cycle.keep_unsettled();
         self.last = Some(cycle);
         self.record_due(Instant::now());
     }

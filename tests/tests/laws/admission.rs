@@ -341,7 +341,7 @@ impl World {
                 | Decision::Deallocate { .. } => {}
             }
         }
-        for report in &cycle.jobs {
+        for report in cycle.jobs.iter() {
             let at = Transition { cycle_id: "c", now: self.now };
             if let Some(status) = next_group_status(report, at) {
                 let name = report.key.object().name.to_string();

@@ -70,7 +70,7 @@ fn cycle(simulation: &mut Simulation) -> (Cycle, u64) {
         };
         Arc::new(JobReport { group: job.group.as_ref().map(spec_only), ..JobReport::clone(job) })
     };
-    let jobs = cycle.jobs.iter().map(without_status).collect();
+    let jobs = Arc::new(cycle.jobs.iter().map(without_status).collect());
     (Cycle { work: 0, jobs, unsettled: None, ..cycle.clone() }, cycle.work)
 }
 
@@ -86,7 +86,7 @@ fn without_reasons(cycle: &Cycle) -> Cycle {
             ..JobReport::clone(job)
         })
     };
-    Cycle { jobs: cycle.jobs.iter().map(without_reason).collect(), ..cycle.clone() }
+    Cycle { jobs: Arc::new(cycle.jobs.iter().map(without_reason).collect()), ..cycle.clone() }
 }
 
 /// Checks that a cycle with a memory decides and reports the same as one without. `history` says which one it is.

@@ -378,7 +378,7 @@ impl<'a> Checker<'a> {
     /// Idle resources are withheld only for a job that they can help, and never from a task that
     /// reclaim could take back.
     fn lending(&self) -> Option<String> {
-        for report in &self.cycle.jobs {
+        for report in self.cycle.jobs.iter() {
             let Some(holder) = holder(report) else { continue };
             let (job, holder) = (self.job_of(&report.key)?, self.job_of(holder)?);
             if let Some(limit) = self.exceeded_by_minimum(holder) {

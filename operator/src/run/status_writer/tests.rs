@@ -157,13 +157,13 @@ impl World {
             share: None,
             waited_since: None,
         };
-        Cycle { jobs: vec![report.into()], ..nothing() }
+        Cycle { jobs: Arc::new(vec![report.into()]), ..nothing() }
     }
 
     /// A report that the pod waits, for this reason.
     fn waits(&self, because: &str) -> Cycle {
         let mut cycle = self.job(Phase::Pending, 0, None);
-        let report = Arc::make_mut(&mut cycle.jobs[0]);
+        let report = Arc::make_mut(&mut Arc::make_mut(&mut cycle.jobs)[0]);
         report.group = None;
         report.unplaced = vec![pod()];
         report.unplaced_because = Some(why(Reason::Unschedulable, because));
@@ -173,7 +173,7 @@ impl World {
     /// A report that the pod of the group waits, for this reason.
     fn gang_waits(&self, because: &str) -> Cycle {
         let mut cycle = self.waits(because);
-        let report = Arc::make_mut(&mut cycle.jobs[0]);
+        let report = Arc::make_mut(&mut Arc::make_mut(&mut cycle.jobs)[0]);
         report.group = Some(self.group());
         report.unschedulable = Some(why(Reason::Unschedulable, because));
         cycle
@@ -216,7 +216,7 @@ fn nothing() -> Cycle {
     Cycle {
         decisions: vec![],
         decided_jobs: vec![],
-        jobs: vec![],
+        jobs: Arc::default(),
         unsettled: None,
         queues: vec![],
         total: BTreeMap::new(),
@@ -328,7 +328,8 @@ async fn a_reason_that_changes_with_the_load_is_written_once_a_minute() {
     let event = vec!["FailedScheduling".to_owned()];
     let waits = |world: &World, reason| {
         let mut cycle = world.waits("it waits");
-        Arc::make_mut(&mut cycle.jobs[0]).unplaced_because = Some(why(reason, "it waits"));
+        Arc::make_mut(&mut Arc::make_mut(&mut cycle.jobs)[0]).unplaced_because =
+            Some(why(reason, "it waits"));
         cycle
     };
     let cycle = waits(&world, Reason::QueueShare);
@@ -348,7 +349,7 @@ async fn a_reason_that_changes_with_the_load_is_written_once_a_minute() {
 async fn that_a_gang_by_annotation_lacks_pods_is_written_when_it_still_does_after_a_second() {
     let lacks = |world: &World| {
         let mut cycle = world.waits("1 of 2");
-        let report = Arc::make_mut(&mut cycle.jobs[0]);
+        let report = Arc::make_mut(&mut Arc::make_mut(&mut cycle.jobs)[0]);
         report.unplaced_because = Some(why(Reason::NotEnoughTasks, "1 of 2"));
         report.unschedulable = report.unplaced_because.clone();
         cycle
