@@ -2,6 +2,7 @@
 #![warn(missing_docs)]
 #![warn(clippy::wildcard_enum_match_arm)]
 
+mod active_jobs;
 mod admission;
 pub mod arguments;
 pub mod candidates;

@@ -22,13 +22,14 @@ use kube_batch_model::{
 };
 
 use crate::{
+    active_jobs::AtOpening,
     admission::Admission,
     job_input::{OfOthers, ReportInput},
     last_reports::{LastReports, NextReports, standing},
     memory::Memory,
     moves::Move,
     plugin::QueueShares,
-    session::{AtOpening, Session},
+    session::Session,
     stale_gangs, stuck,
     tried::Tried,
 };

@@ -9,8 +9,6 @@ mod places;
 mod records;
 mod search;
 
-use self::active::ActiveJobs;
-pub(crate) use self::active::AtOpening;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
@@ -25,6 +23,7 @@ use kube_batch_model::{
 };
 
 use crate::{
+    active_jobs::ActiveJobs,
     candidates::{Candidates, Search},
     confinement::Confinement,
     gangs::valid::{mark_incomplete, mark_scattered},

@@ -5,6 +5,7 @@
 //! the placements of tasks, and only [`Cluster::set_placement`] changes them while a cycle runs.
 
 mod capacity;
+mod keep_columns;
 mod left_out;
 mod matchers;
 mod node_columns;

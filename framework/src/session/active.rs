@@ -4,39 +4,10 @@
 //! [`LastReports`](crate::last_reports::LastReports). They are still there for sums, and as victims; one of whose tasks is
 //! moved is looked at from then on.
 
-use std::collections::BTreeMap;
-
-use kube_batch_model::{
-    column::{Column, JobIdx, TaskIdx},
-    resource::Share,
-};
+use kube_batch_model::column::{JobIdx, TaskIdx};
 
 use super::Session;
-
-/// The jobs that are looked at one by one.
-#[derive(Debug)]
-pub(super) struct ActiveJobs {
-    /// Ascending.
-    rows: Vec<JobIdx>,
-    is_active: Column<JobIdx, bool>,
-    /// What those were like that became active since the cycle began, before they were moved.
-    late: BTreeMap<JobIdx, AtOpening>,
-}
-
-/// What a job was like when the cycle began.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct AtOpening {
-    pub(crate) share: Option<Share>,
-    pub(crate) had_started: bool,
-}
-
-impl ActiveJobs {
-    pub(super) fn new(rows: Vec<JobIdx>, n_jobs: usize) -> Self {
-        let mut is_active = Column::filled(false, n_jobs);
-        rows.iter().for_each(|job| is_active[*job] = true);
-        Self { rows, is_active, late: BTreeMap::new() }
-    }
-}
+use crate::active_jobs::AtOpening;
 
 impl Session {
     /// The jobs of which something waits, or has changed since their last report, ascending. All others run or have ended.

@@ -54,7 +54,7 @@ impl Nodes {
         for (dim, amount) in request.amounts() {
             match self.columns() {
                 Some(columns) => {
-                    let available = columns.available(*dim, capacity);
+                    let available = &columns.available[capacity as usize][*dim];
                     nodes.retain(|node| *amount <= available[*node]);
                 }
                 None => nodes.retain(|node| *amount <= self.available(*node, *dim, capacity)),

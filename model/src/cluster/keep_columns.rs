@@ -1,0 +1,86 @@
+//! How the columns of [`NodeColumns`] are made, and follow the ledgers.
+
+use std::sync::OnceLock;
+
+use super::{
+    capacity::Capacity,
+    node_columns::{EXACT_IN_FLOATS, KeptColumns, NodeColumns},
+    tables::Nodes,
+};
+use crate::column::{Column, NodeIdx};
+
+/// What stands for an amount that is negative, or not exact in floats.
+const INEXACT: f64 = -1.0;
+
+impl NodeColumns {
+    fn new(nodes: &Nodes) -> Self {
+        let n_nodes = nodes.facts.len();
+        let width = nodes.allocatable.width();
+        let amounts = || Column::filled(Column::filled(INEXACT, n_nodes), width);
+        let available = || Column::filled(Column::filled(0, n_nodes), width);
+        let mut columns = Self {
+            available: [available(), available()],
+            allocatable: amounts(),
+            used: amounts(),
+            scoring: [(); 2].map(|()| Column::filled(INEXACT, n_nodes)),
+        };
+        for node in nodes.facts.ids() {
+            columns.set(nodes, node);
+        }
+        columns
+    }
+
+    /// Reads the amounts of a node again.
+    fn set(&mut self, nodes: &Nodes, node: NodeIdx) {
+        for dim in self.used.ids() {
+            for capacity in [Capacity::Idle, Capacity::FutureIdle] {
+                self.available[capacity as usize][dim][node] = nodes.available(node, dim, capacity);
+            }
+            self.allocatable[dim][node] = as_exact(nodes.allocatable[node][dim]);
+            self.used[dim][node] = as_exact(nodes.used[node][dim]);
+        }
+        for (column, amount) in self.scoring.iter_mut().zip(nodes.scoring[node]) {
+            column[node] = as_exact(amount);
+        }
+    }
+}
+
+fn as_exact(amount: i64) -> f64 {
+    if (0..=EXACT_IN_FLOATS).contains(&amount) { amount as f64 } else { INEXACT }
+}
+
+impl Nodes {
+    /// The amounts by resource, if somebody has asked to [keep](Self::keep_columns) them.
+    pub fn columns(&self) -> Option<&NodeColumns> {
+        self.columns.0.get().map(|columns| &**columns)
+    }
+
+    /// Keeps the amounts also by resource, until [`forget_columns`](Self::forget_columns) is called. That takes about as long as
+    /// comparing one request with all nodes.
+    pub fn keep_columns(&self) {
+        self.columns.0.get_or_init(|| Box::new(NodeColumns::new(self)));
+    }
+
+    /// Ends what [`keep_columns`](Self::keep_columns) began.
+    pub fn forget_columns(&mut self) {
+        self.columns.0.take();
+    }
+
+    /// Has the columns follow: the amounts of a node have changed.
+    pub fn amounts_changed(&mut self, node: NodeIdx) {
+        if let Some(mut columns) = self.columns.0.take() {
+            columns.set(self, node);
+            self.columns = KeptColumns(OnceLock::from(columns));
+        }
+    }
+
+    /// A node of which the columns do not say what the ledgers say.
+    pub(crate) fn unlike_in_columns(&self) -> Option<NodeIdx> {
+        let columns = self.columns().filter(|columns| **columns != NodeColumns::new(self))?;
+        let mut again = columns.clone();
+        self.facts.ids().find(|node| {
+            again.set(self, *node);
+            again != *columns
+        })
+    }
+}
