@@ -17,7 +17,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 pub use self::{
     capacity::Capacity,
     matchers::Matchers,
-    node_columns::{EXACT_IN_FLOATS, KeptColumns, NodeColumns},
+    node_columns::{EXACT_IN_FLOATS, KeptColumns, NodeColumns, as_exact},
     tables::{
         ClassCounts, Classes, CountsFor, FormerRow, Jobs, LeftOut, Nodes, Queues, StatusCounts,
         Storage, TaskRange, Tasks,

@@ -33,7 +33,7 @@ use kube_batch_model::{
 };
 
 use crate::{
-    lanes::{BUFFER, Counted, LaneAmounts, MIN_LANES, N_LANES, Rows, exact},
+    lanes::{BUFFER, Counted, LaneAmounts, N_LANES, Rows, exact, score_in_lanes},
     percent::{MAX_SCORE, floor, percent},
 };
 
@@ -250,16 +250,10 @@ impl Plugin for Binpack {
         scores: &mut [i64],
     ) {
         let request = &cluster.classes.request[class];
-        for (nodes, scores) in nodes.chunks(N_LANES).zip(scores.chunks_mut(N_LANES)) {
-            if nodes.len() >= MIN_LANES
-                && self.score_lanes(cluster, request, nodes, scores).is_some()
-            {
-                continue;
-            }
-            for (score, node) in scores.iter_mut().zip(nodes) {
-                *score = self.score_node(cluster, request, *node);
-            }
-        }
+        let many = |nodes: &[NodeIdx], scores: &mut [i64]| {
+            self.score_lanes(cluster, request, nodes, scores)
+        };
+        score_in_lanes(nodes, scores, many, |node| self.score_node(cluster, request, node));
     }
 
     fn victim_scope(&self, _: &Cluster, _: TaskIdx, _: VictimQuestion) -> VictimScope {

@@ -1,7 +1,7 @@
 //! Amounts of many nodes at once, as vector instructions divide them.
 
 use kube_batch_model::{
-    cluster::{EXACT_IN_FLOATS, Nodes},
+    cluster::{Nodes, as_exact},
     column::{Column, Dim, NodeIdx, Ordinal as _},
 };
 
@@ -9,10 +9,28 @@ use kube_batch_model::{
 pub(crate) const N_LANES: usize = 32;
 
 /// Fewer nodes are scored faster one by one.
-pub(crate) const MIN_LANES: usize = N_LANES / 4;
+const MIN_LANES: usize = N_LANES / 4;
 
 /// A number for each node that is scored.
 pub(crate) type Lanes = [f64; N_LANES];
+
+/// Writes the score of each of these nodes: with `many` for up to [`N_LANES`] at once, and with `one` where that returns
+/// `None`.
+pub(crate) fn score_in_lanes(
+    nodes: &[NodeIdx],
+    scores: &mut [i64],
+    many: impl Fn(&[NodeIdx], &mut [i64]) -> Option<()>,
+    one: impl Fn(NodeIdx) -> i64,
+) {
+    for (nodes, scores) in nodes.chunks(N_LANES).zip(scores.chunks_mut(N_LANES)) {
+        if nodes.len() >= MIN_LANES && many(nodes, scores).is_some() {
+            continue;
+        }
+        for (score, node) in scores.iter_mut().zip(nodes) {
+            *score = one(*node);
+        }
+    }
+}
 
 /// How what is used of a node is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +77,7 @@ impl<'a> LaneAmounts<'a> {
                 for (lane, node) in rows.nodes.iter().enumerate() {
                     let uses = match counted {
                         Counted::Requested => all.used[*node][dim],
-                        Counted::Scored => scored(all, *node, dim),
+                        Counted::Scored => all.scored(*node, dim),
                     };
                     used[lane] = as_exact(uses);
                     allocatable[lane] = as_exact(all.allocatable[*node][dim]);
@@ -75,22 +93,9 @@ impl<'a> LaneAmounts<'a> {
     }
 }
 
-/// What is used of a resource on a node, CPU and memory as scores count them.
-pub(crate) fn scored(cluster: &Nodes, node: NodeIdx, dim: Dim) -> i64 {
-    match dim {
-        Dim::CPU => cluster.scoring[node][0],
-        Dim::MEMORY => cluster.scoring[node][1],
-        other => cluster.used[node][other],
-    }
-}
-
 /// An amount that a task requests, as a float; `None` if it is too large.
 pub(crate) fn exact(amount: i64) -> Option<f64> {
-    (0..=EXACT_IN_FLOATS).contains(&amount).then_some(amount as f64)
-}
-
-fn as_exact(amount: i64) -> f64 {
-    exact(amount).unwrap_or(-1.0)
+    Some(as_exact(amount)).filter(|amount| *amount >= 0.0)
 }
 
 /// Up to [`N_LANES`] nodes.

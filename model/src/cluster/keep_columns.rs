@@ -4,25 +4,22 @@ use std::sync::OnceLock;
 
 use super::{
     capacity::Capacity,
-    node_columns::{EXACT_IN_FLOATS, KeptColumns, NodeColumns},
+    node_columns::{KeptColumns, NodeColumns, as_exact},
     tables::Nodes,
 };
-use crate::column::{Column, NodeIdx};
-
-/// What stands for an amount that is negative, or not exact in floats.
-const INEXACT: f64 = -1.0;
+use crate::column::{Column, Dim, NodeIdx};
 
 impl NodeColumns {
     fn new(nodes: &Nodes) -> Self {
         let n_nodes = nodes.facts.len();
         let width = nodes.allocatable.width();
-        let amounts = || Column::filled(Column::filled(INEXACT, n_nodes), width);
+        let amounts = || Column::filled(Column::filled(0.0, n_nodes), width);
         let available = || Column::filled(Column::filled(0, n_nodes), width);
         let mut columns = Self {
             available: [available(), available()],
             allocatable: amounts(),
             used: amounts(),
-            scoring: [(); 2].map(|()| Column::filled(INEXACT, n_nodes)),
+            scoring: [(); 2].map(|()| Column::filled(0.0, n_nodes)),
         };
         for node in nodes.facts.ids() {
             columns.set(nodes, node);
@@ -45,12 +42,17 @@ impl NodeColumns {
     }
 }
 
-fn as_exact(amount: i64) -> f64 {
-    if (0..=EXACT_IN_FLOATS).contains(&amount) { amount as f64 } else { INEXACT }
-}
-
 impl Nodes {
-    /// The amounts by resource, if somebody has asked to [keep](Self::keep_columns) them.
+    /// What is used of a resource on a node, CPU and memory as scores count them.
+    pub fn scored(&self, node: NodeIdx, dim: Dim) -> i64 {
+        match dim {
+            Dim::CPU => self.scoring[node][0],
+            Dim::MEMORY => self.scoring[node][1],
+            other => self.used[node][other],
+        }
+    }
+
+    /// The amounts by resource, if they are [kept](Self::keep_columns) so.
     pub fn columns(&self) -> Option<&NodeColumns> {
         self.columns.0.get().map(|columns| &**columns)
     }

@@ -15,6 +15,11 @@ use crate::column::{Column, Dim, NodeIdx};
 /// integer as without floats: they differ by less than a part of 2^45.
 pub const EXACT_IN_FLOATS: i64 = 1 << 45;
 
+/// An amount as a float; negative if it is not exact, or is negative.
+pub fn as_exact(amount: i64) -> f64 {
+    if (0..=EXACT_IN_FLOATS).contains(&amount) { amount as f64 } else { -1.0 }
+}
+
 /// Amounts of one kind, by resource.
 pub(super) type ByResource<T> = Column<Dim, Column<NodeIdx, T>>;
 

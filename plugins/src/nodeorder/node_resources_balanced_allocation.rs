@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     compiled::Opening,
-    lanes::{BUFFER, Counted, LaneAmounts, MIN_LANES, N_LANES, Rows, exact},
+    lanes::{BUFFER, Counted, LaneAmounts, Rows, exact, score_in_lanes},
     percent::{MAX_SCORE, floor},
 };
 
@@ -52,7 +52,7 @@ impl NodeResourcesBalancedAllocation {
     }
 }
 
-/// Writes the scores of up to [`N_LANES`] nodes, if two resources count and a task requests so much of them. `None` if some
+/// Writes the scores of some nodes, if two resources count and a task requests so much of them. `None` if some
 /// node has nothing of one, or amounts are too large to be divided as floats.
 fn score_lanes(
     cluster: &Cluster,
@@ -112,15 +112,9 @@ impl Score for NodeResourcesBalancedAllocation {
 
     fn scores(&self, cluster: &Cluster, class: ClassIdx, nodes: &[NodeIdx], scores: &mut [i64]) {
         let resources = self.two_resources(class);
-        for (nodes, scores) in nodes.chunks(N_LANES).zip(scores.chunks_mut(N_LANES)) {
-            let resources = resources.filter(|_| nodes.len() >= MIN_LANES);
-            let written = resources.and_then(|two| score_lanes(cluster, nodes, two, scores));
-            if written.is_none() {
-                for (score, node) in scores.iter_mut().zip(nodes) {
-                    *score = self.score(cluster, class, *node);
-                }
-            }
-        }
+        let many =
+            |nodes: &[NodeIdx], scores: &mut [i64]| score_lanes(cluster, nodes, resources?, scores);
+        score_in_lanes(nodes, scores, many, |node| self.score(cluster, class, node));
     }
 }
 

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     compiled::Opening,
-    lanes::{BUFFER, Counted, LaneAmounts, MIN_LANES, N_LANES, Rows, exact, scored},
+    lanes::{BUFFER, Counted, LaneAmounts, N_LANES, Rows, exact, score_in_lanes},
     percent::{MAX_SCORE, floor, percent},
 };
 
@@ -144,7 +144,7 @@ impl Score for NodeResourcesFit {
                 continue;
             };
             // Sums wrap, as those of the ledgers do: a wrapped sum is still rolled back exactly.
-            let requested = scored(&cluster.nodes, node, resource.dim).wrapping_add(*arriving);
+            let requested = cluster.nodes.scored(node, resource.dim).wrapping_add(*arriving);
             total += resource.weight * self.strategy.score(requested, allocatable);
             weights += resource.weight;
         }
@@ -152,14 +152,8 @@ impl Score for NodeResourcesFit {
     }
 
     fn scores(&self, cluster: &Cluster, class: ClassIdx, nodes: &[NodeIdx], scores: &mut [i64]) {
-        for (nodes, scores) in nodes.chunks(N_LANES).zip(scores.chunks_mut(N_LANES)) {
-            if nodes.len() >= MIN_LANES && self.score_lanes(cluster, class, nodes, scores).is_some()
-            {
-                continue;
-            }
-            for (score, node) in scores.iter_mut().zip(nodes) {
-                *score = self.score(cluster, class, *node);
-            }
-        }
+        let many =
+            |nodes: &[NodeIdx], scores: &mut [i64]| self.score_lanes(cluster, class, nodes, scores);
+        score_in_lanes(nodes, scores, many, |node| self.score(cluster, class, node));
     }
 }
