@@ -11,10 +11,10 @@ use kube_batch_model::{
 #[derive(Debug)]
 pub(crate) struct ActiveJobs {
     /// Ascending.
-    pub(crate) rows: Vec<JobIdx>,
-    pub(crate) is_active: Column<JobIdx, bool>,
-    /// What those were like that became active since the cycle began, before they were moved.
-    pub(crate) late: BTreeMap<JobIdx, AtOpening>,
+    rows: Vec<JobIdx>,
+    is_active: Column<JobIdx, bool>,
+    /// What the jobs that were added since the cycle began were like before.
+    late: BTreeMap<JobIdx, AtOpening>,
 }
 
 /// What a job was like when the cycle began.
@@ -29,5 +29,27 @@ impl ActiveJobs {
         let mut is_active = Column::filled(false, n_jobs);
         rows.iter().for_each(|job| is_active[*job] = true);
         Self { rows, is_active, late: BTreeMap::new() }
+    }
+
+    /// Ascending.
+    pub(crate) fn rows(&self) -> &[JobIdx] {
+        &self.rows
+    }
+
+    pub(crate) fn has(&self, job: JobIdx) -> bool {
+        self.is_active[job]
+    }
+
+    /// Adds a job that was not active when the cycle began.
+    pub(crate) fn add(&mut self, job: JobIdx, at_opening: AtOpening) {
+        let place = self.rows.partition_point(|other| *other < job);
+        self.rows.insert(place, job);
+        self.is_active[job] = true;
+        self.late.insert(job, at_opening);
+    }
+
+    /// What a job was like when the cycle began, if it was added since.
+    pub(crate) fn late_opening(&self, job: JobIdx) -> Option<AtOpening> {
+        self.late.get(&job).copied()
     }
 }

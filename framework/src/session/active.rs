@@ -1,8 +1,8 @@
 //! The jobs that a cycle looks at one by one.
 //!
 //! Of the others, nothing has changed since their last report, and nothing waits: see
-//! [`LastReports`](crate::last_reports::LastReports). They are still there for sums, and as victims; one of whose tasks is
-//! moved is looked at from then on.
+//! [`LastReports`](crate::last_reports::LastReports). They still count in sums, and their tasks
+//! can be victims. Once a task of such a job is moved, the job is active too.
 
 use kube_batch_model::column::{JobIdx, TaskIdx};
 
@@ -12,11 +12,11 @@ use crate::active_jobs::AtOpening;
 impl Session {
     /// The jobs of which something waits, or has changed since their last report, ascending. All others run or have ended.
     pub fn active_jobs(&self) -> &[JobIdx] {
-        &self.active.rows
+        self.active.rows()
     }
 
     pub(crate) fn is_active(&self, job: JobIdx) -> bool {
-        self.active.is_active[job]
+        self.active.has(job)
     }
 
     /// The active jobs that wait, ascending.
@@ -24,16 +24,13 @@ impl Session {
         self.active_jobs().iter().copied().filter(|job| self.has_waiting_tasks(*job))
     }
 
-    /// Makes the job of a task active that is about to be moved.
+    /// Makes the job of a task active. Called before the task is moved.
     pub(super) fn activate(&mut self, task: TaskIdx) {
         let Some(job) = self.cluster.tasks.job[task].filter(|job| !self.is_active(*job)) else {
             return;
         };
         let at_opening = self.as_it_is(job);
-        let place = self.active.rows.partition_point(|other| *other < job);
-        self.active.rows.insert(place, job);
-        self.active.is_active[job] = true;
-        self.active.late.insert(job, at_opening);
+        self.active.add(job, at_opening);
     }
 
     /// What a job is like now.
@@ -46,6 +43,6 @@ impl Session {
 
     /// What a job was like when the cycle began, if it has become active since.
     pub(crate) fn late_opening(&self, job: JobIdx) -> Option<AtOpening> {
-        self.active.late.get(&job).copied()
+        self.active.late_opening(job)
     }
 }
