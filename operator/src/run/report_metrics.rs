@@ -69,7 +69,7 @@ impl ReportMetrics {
 
     /// Records the state that a cycle leaves when that is due.
     pub(crate) fn record_later(&mut self, mut cycle: Cycle) {
-        // The next cycle takes the others as they are, if nobody holds them. They lack nothing.
+        // The other jobs lack nothing. Their reports would be copied for the next cycle if they were held here.
         cycle.keep_unsettled();
         self.last = Some(cycle);
         self.record_due(Instant::now());

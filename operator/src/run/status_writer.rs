@@ -68,7 +68,7 @@ impl StatusWriter {
             }
             StatusWrite::Group { group, next, urgency, events } => {
                 let target = Target::Group(group.version, group.key.clone());
-                if self.is_known(&target, group.resource_version.as_ref())
+                if self.is_current(&target, group.resource_version.as_ref())
                     && self.admit(target.clone(), urgency, now)
                 {
                     log_group(&group, &next);
@@ -80,7 +80,7 @@ impl StatusWriter {
             }
             StatusWrite::Queue { queue, next, urgency } => {
                 let target = Target::Queue(queue.version, queue.name.clone());
-                if self.is_known(&target, queue.resource_version.as_ref())
+                if self.is_current(&target, queue.resource_version.as_ref())
                     && self.admit(target.clone(), urgency, now)
                 {
                     let version = queue.resource_version.as_ref();
@@ -140,15 +140,16 @@ impl StatusWriter {
         Some(news)
     }
 
-    /// Whether this is still the version of the object that is stored. If not, the answer to an earlier write may
-    /// have come since the snapshot: the status would be logged again, and written in vain.
-    fn is_known(&self, target: &Target, version: Option<&Name>) -> bool {
+    /// Whether the cache still has this version of the object. If not, the answer to an earlier write may have come
+    /// since the snapshot: the status would be logged again, and the API server would answer with a conflict. Another
+    /// cycle then compares the status with the new version.
+    fn is_current(&self, target: &Target, version: Option<&Name>) -> bool {
         let cache = &self.effects.context.cache;
-        let is_known = cache.lock().version_of(target) == version;
-        if !is_known {
+        let is_current = cache.lock().version_of(target) == version;
+        if !is_current {
             cache.want_statuses();
         }
-        is_known
+        is_current
     }
 
     fn enqueue_difference(
