@@ -28,6 +28,10 @@ use crate::args::RunArgs;
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// Probes without an answer after which a connection is closed.
 const KEEP_ALIVE_RETRIES: u32 = 3;
+/// How long a connection is kept that no call uses: longer than the pauses between renewals of the lease and
+/// between questions for kinds that are not served, so that these need no new ones. One that has come to carry nothing
+/// since then is not given to another call.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(7);
 /// How long what was sent may remain without acknowledgement before a connection is closed. Without this
 /// the kernel tries for a quarter of an hour.
 #[cfg(target_os = "linux")]
@@ -120,6 +124,7 @@ fn client(
     let http: legacy::Client<_, Body> = legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE_TIMEOUT)
         .http2_keep_alive_interval(PING_INTERVAL)
         .http2_keep_alive_timeout(PING_TIMEOUT)
         .build(connector);

@@ -43,7 +43,10 @@ const WATCH_SECONDS: u32 = 25;
 const CATCH_UP_SECONDS: u32 = 4;
 /// How much longer than it should last a watch may be silent.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long the API server may take to begin an answer, and to go on with a list.
+/// How long the API server may take to begin an answer, doubled with each time in a row that it takes longer. Short at
+/// first: a connection that carries nothing looks like a slow answer, and nothing is decided while a leader waits for it.
+const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long it may take at most, and how long to go on with a list.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// After how many seconds the API server ends a list that it streams, even if it is not complete.
 const STREAM_SECONDS: u32 = 290;
@@ -100,6 +103,8 @@ struct Follower<K: Watched> {
     n_old_lists: u32,
     /// How many failures there were in a row, and since when.
     failing: Option<(u32, Instant)>,
+    /// How many of them, up to the last one, were answers that did not come in time.
+    n_unanswered: u32,
     pauses: ExponentialBuilder,
     next_pauses: ExponentialBackoff,
 }
@@ -118,6 +123,7 @@ impl<K: Watched> Follower<K> {
             is_forbidden: false,
             n_old_lists: 0,
             failing: None,
+            n_unanswered: 0,
             pauses,
             next_pauses: pauses.build(),
         }
@@ -131,8 +137,13 @@ impl<K: Watched> Follower<K> {
                 Ok(()) => {
                     self.next_pauses = self.pauses.build();
                     self.failing = None;
+                    self.n_unanswered = 0;
                 }
                 Err(failed) => {
+                    self.n_unanswered = match failed {
+                        Failed::Silent(_) => self.n_unanswered.saturating_add(1),
+                        _ => 0,
+                    };
                     let (n_before, since) = self.failing.unwrap_or((0, Instant::now()));
                     self.failing = Some((n_before + 1, since));
                     let kind = Kind { kind: K::RESOURCE };
@@ -143,6 +154,12 @@ impl<K: Watched> Follower<K> {
                 }
             }
         }
+    }
+
+    /// How long the next answer may take to begin.
+    fn answer_timeout(&self) -> Duration {
+        let factor = 2_u32.saturating_pow(self.n_unanswered);
+        FIRST_ANSWER_TIMEOUT.saturating_mul(factor).min(ANSWER_TIMEOUT)
     }
 
     /// Does what comes next: a list, or a watch until it ends or the term does.
@@ -172,7 +189,7 @@ impl<K: Watched> Follower<K> {
         let params = WatchParams { timeout: Some(STREAM_SECONDS), ..WatchParams::default() };
         let params = params.initial_events();
         let request = self.api.watch(&params, "");
-        let events = within(ANSWER_TIMEOUT, AskedFor::Stream, request).await?;
+        let events = within(self.answer_timeout(), AskedFor::Stream, request).await?;
         let mut events = std::pin::pin!(events);
         self.begin_list();
         let mut listed = BTreeSet::new();
@@ -197,7 +214,8 @@ impl<K: Watched> Follower<K> {
         let mut params = ListParams::default().limit(PAGE);
         let mut listed = BTreeSet::new();
         loop {
-            let page = within(ANSWER_TIMEOUT, AskedFor::List, self.api.list(&params)).await?;
+            let page =
+                within(self.answer_timeout(), AskedFor::List, self.api.list(&params)).await?;
             if params.continue_token.is_none() {
                 self.begin_list();
             }
@@ -266,7 +284,7 @@ impl<K: Watched> Follower<K> {
     /// The API server's current version of the kind, which is not older than what it has shown.
     async fn newest_version(&self) -> Result<Version, Failed> {
         let one = ListParams::default().limit(1);
-        let newest = within(ANSWER_TIMEOUT, AskedFor::List, self.api.list(&one)).await?;
+        let newest = within(self.answer_timeout(), AskedFor::List, self.api.list(&one)).await?;
         let newest = newest.metadata.resource_version.as_deref().and_then(Version::parse);
         let newest = newest.ok_or(Failed::NoVersion)?;
         self.not_old(newest)
@@ -288,7 +306,7 @@ impl<K: Watched> Follower<K> {
         let from = self.handler.seen::<K>().to_string();
         let params = WatchParams { timeout: Some(seconds), ..WatchParams::default() };
         let request = self.api.watch(&params, &from);
-        let events = within(ANSWER_TIMEOUT, AskedFor::Watch, request).await?;
+        let events = within(self.answer_timeout(), AskedFor::Watch, request).await?;
         let mut events = std::pin::pin!(events);
         let silence = Duration::from_secs(seconds.into()) + GRACE;
         self.handler.heard::<K>();

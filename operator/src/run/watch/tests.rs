@@ -15,6 +15,7 @@ use kube_batch_cache::store::Store;
 use kube_batch_model::group_version::GroupVersion;
 use prometheus_client::metrics::{counter::Counter, family::Family};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::*;
 use crate::run::{
@@ -35,6 +36,7 @@ struct World {
     metrics: Arc<Metrics>,
     tasks: Supervisor,
     terms: Terms,
+    started: Instant,
 }
 
 fn node(name: &str, cpu: &str) -> Value {
@@ -57,7 +59,7 @@ impl World {
         for name in ["a", "b"] {
             api.put(&format!("{NODES}/{name}"), node(name, "4"));
         }
-        Self { api, cache, metrics, tasks, terms: Terms::default() }
+        Self { api, cache, metrics, tasks, terms: Terms::default(), started: Instant::now() }
     }
 
     fn handler(&self) -> Handler {
@@ -92,6 +94,11 @@ impl World {
 
     async fn wait(&self, seconds: u64) {
         tokio::time::sleep(Duration::from_secs(seconds) + Duration::from_millis(50)).await;
+    }
+
+    /// Waits until this many seconds after the beginning of the test.
+    async fn wait_until(&self, seconds: u64) {
+        tokio::time::sleep_until(self.started + Duration::from_secs(seconds)).await;
     }
 
     fn nodes(&self) -> Vec<String> {
@@ -199,6 +206,23 @@ async fn a_watch_that_is_silent_is_given_up_after_half_a_minute() {
     world.api.put(&format!("{NODES}/c"), node("c", "4"));
     world.wait(35).await;
     assert_eq!(world.nodes(), ["a", "b", "c"]);
+    assert!(world.cache.is_synced());
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn a_list_without_an_answer_is_asked_for_again_soon_and_then_with_more_patience() {
+    let mut world = World::new();
+    world.api.serve(NODES);
+    world.api.fail_always(Method::GET, NODES, Fault::Hang);
+    world.lead(1);
+    world.start();
+    // 5, 10, 20 and 30 s of patience, and pauses of 0.5 to 10 s.
+    for (at, n_requests) in [(4, 1), (6, 2), (15, 2), (18, 3), (35, 3), (42, 4), (65, 4), (82, 5)] {
+        world.wait_until(at).await;
+        assert_eq!(world.requests().len(), n_requests, "after {at} s");
+    }
+    world.api.recover();
+    world.wait_until(150).await;
     assert!(world.cache.is_synced());
 }
 
