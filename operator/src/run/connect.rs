@@ -28,9 +28,9 @@ use crate::args::RunArgs;
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// Probes without an answer after which a connection is closed.
 const KEEP_ALIVE_RETRIES: u32 = 3;
-/// How long a connection is kept that no call uses: longer than the pauses between renewals of the lease and
-/// between questions for kinds that are not served, so that these need no new ones. One that has come to carry nothing
-/// since then is not given to another call.
+/// How long a connection that no call uses is kept. Short, because it may be dead, and the next call would wait for it;
+/// but longer than the pauses between renewals of the lease and between lists of kinds that are not served, which
+/// would otherwise each make a new connection.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(7);
 /// How long what was sent may remain without acknowledgement before a connection is closed. Without this
 /// the kernel tries for a quarter of an hour.

@@ -43,10 +43,11 @@ const WATCH_SECONDS: u32 = 25;
 const CATCH_UP_SECONDS: u32 = 4;
 /// How much longer than it should last a watch may be silent.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long the API server may take to begin an answer, doubled with each time in a row that it takes longer. Short at
-/// first: a connection that carries nothing looks like a slow answer, and nothing is decided while a leader waits for it.
+/// How long the API server may take to begin an answer; doubled with each answer in a row that does not come in time.
+/// Short at first, because a slow answer may be a dead connection, and a new leader decides nothing until all answers
+/// have come.
 const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long it may take at most, and how long to go on with a list.
+/// The longest time to begin an answer, and the time to go on with a list.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// After how many seconds the API server ends a list that it streams, even if it is not complete.
 const STREAM_SECONDS: u32 = 290;
@@ -103,7 +104,7 @@ struct Follower<K: Watched> {
     n_old_lists: u32,
     /// How many failures there were in a row, and since when.
     failing: Option<(u32, Instant)>,
-    /// How many of them, up to the last one, were answers that did not come in time.
+    /// How many answers in a row did not come in time.
     n_unanswered: u32,
     pauses: ExponentialBuilder,
     next_pauses: ExponentialBackoff,
