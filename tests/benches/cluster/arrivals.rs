@@ -22,8 +22,8 @@ use super::{
 const PERIOD: Duration = Duration::from_secs(20);
 /// One in a hundred of these is a few pods.
 const LEAST_ARRIVALS: u32 = 300;
-/// How long a scheduler has to itself after it has bound its first pod, and after the last one: events and statuses are
-/// written then.
+/// Before pods arrive, the scheduler has written nothing for so long; and for so long it has to itself after the last one:
+/// events and statuses are written then.
 const QUIET: Duration = Duration::from_secs(3);
 /// Pods of a gang that waits.
 const N_WAITING: usize = 8;
@@ -65,7 +65,7 @@ impl Arrivals {
         let small = |name: &str| pod(name, scheduler.name(), "100m", "64Mi");
         create_pods(&plane.kubeconfig(), std::iter::once(small("first")));
         running.wait_until_bound(&plane, 1);
-        thread::sleep(QUIET);
+        running.wait_until_quiet(&plane, QUIET);
         let before = running.usage(&plane).0;
         let started = Timestamp::now();
         let n_pods = self.n_pods();

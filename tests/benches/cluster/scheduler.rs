@@ -108,6 +108,21 @@ impl Running {
         plane.keep_logs();
         eprintln!("not all pods were bound; logs are in {}", plane.log_dir().display());
     }
+
+    /// Waits until the scheduler has written nothing for a while: what it says of pods that wait takes long if there are
+    /// many.
+    pub(crate) fn wait_until_quiet(&self, plane: &ControlPlane, quiet: Duration) {
+        let start = Instant::now();
+        let mut log = plane.audit_reader();
+        let mut last_write = start;
+        while last_write.elapsed() < quiet && start.elapsed() < TIMEOUT {
+            let events = log.read().expect("an audit log");
+            if events.iter().any(|event| is_write(event, self.user) && !is_of_lease(event)) {
+                last_write = Instant::now();
+            }
+            thread::sleep(Duration::from_millis(500));
+        }
+    }
 }
 
 /// Whether this user has bound a pod.
@@ -121,6 +136,11 @@ pub(crate) fn is_binding(event: &AuditEvent, user: &str) -> bool {
 /// Whether this user has changed an object.
 pub(crate) fn is_write(event: &AuditEvent, user: &str) -> bool {
     event.user == user && ["create", "update", "patch", "delete"].contains(&event.verb.as_str())
+}
+
+/// Whether this keeps the lease of a leader, which never ends.
+fn is_of_lease(event: &AuditEvent) -> bool {
+    event.resource == "leases"
 }
 
 /// CPU time of a process in seconds, and its peak memory in MB.
