@@ -474,6 +474,12 @@ impl ops::Deref for ResourceVector {
     }
 }
 
+impl ops::DerefMut for ResourceVector {
+    fn deref_mut(&mut self) -> &mut [i64] {
+        &mut self.0
+    }
+}
+
 impl ops::Index<Dim> for ResourceVector {
     type Output = i64;
 

@@ -132,27 +132,23 @@ impl Proportion {
 /// without what pods of other schedulers use, unless they count.
 // Parity: see docs/parity.md#d2.
 fn shared_total(cluster: &Cluster, foreign_pods_count: bool) -> ResourceVector {
-    let of_node = |node: NodeIdx, mut left: ResourceVector| {
-        if foreign_pods_count {
-            left = cluster.nodes.allocatable[node].iter().copied().collect();
-        }
+    let subtract_unused = |node: NodeIdx, left: &mut [i64]| {
         if !cluster.nodes.facts[node].is_usable() {
-            let idle = idle_of(cluster, node);
-            let idle = idle.iter().zip(left.iter());
-            let unused: Vec<i64> =
-                idle.map(|(idle, all)| (*idle).clamp(0, (*all).max(0))).collect();
-            left.add(&unused, -1);
+            for (all, idle) in left.iter_mut().zip(idle_of(cluster, node)) {
+                *all -= idle.clamp(0, (*all).max(0));
+            }
         }
-        left
     };
     if foreign_pods_count {
         let mut total = cluster.device_totals.clone();
         for node in cluster.nodes.facts.ids() {
-            total.add(&of_node(node, ResourceVector::default()), 1);
+            let mut all = cluster.nodes.allocatable[node].to_vec();
+            subtract_unused(node, &mut all);
+            total.add(&all, 1);
         }
         return total;
     }
-    cluster.sum_for_jobs(of_node)
+    cluster.sum_for_jobs(subtract_unused)
 }
 
 /// What is idle on a node if pods that are not admitted use nothing.

@@ -18,27 +18,26 @@ impl Cluster {
     /// pods do not have.
     // Parity: see docs/parity.md#d2.
     pub fn total_for_jobs(&self) -> ResourceVector {
-        self.sum_for_jobs(|_, left| left)
+        self.sum_for_jobs(|_, _| {})
     }
 
     /// The sum over all nodes of what `of_node` makes of what pods without a job leave there; and the devices.
-    pub fn sum_for_jobs(
-        &self,
-        of_node: impl Fn(NodeIdx, ResourceVector) -> ResourceVector,
-    ) -> ResourceVector {
+    pub fn sum_for_jobs(&self, of_node: impl Fn(NodeIdx, &mut [i64])) -> ResourceVector {
         let mut total = self.device_totals.clone();
+        let mut left = ResourceVector::zero(self.dimensions.len());
         for node in self.nodes.facts.ids() {
-            let mut left = ResourceVector::zero(self.dimensions.len());
             for dim in self.dimensions.ids() {
                 let (allocatable, foreign) =
                     (self.nodes.allocatable[node][dim], self.nodes.foreign[node][dim]);
                 if self.counts(node, dim) {
                     left[dim] = (allocatable - foreign).max(0);
                 } else {
+                    left[dim] = 0;
                     total[dim] = (total[dim] - foreign).max(0);
                 }
             }
-            total.add(&of_node(node, left), 1);
+            of_node(node, &mut left);
+            total.add(&left, 1);
         }
         total
     }
