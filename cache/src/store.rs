@@ -88,9 +88,9 @@ impl<K: Ord + Clone, F: Fact> Table<K, F> {
     fn insert(&mut self, key: K, facts: Arc<F>, is_same: bool) {
         self.changes.add(&key);
         let is_own = facts.concerns_only_its_job();
-        let before = self.rows.insert(key.clone(), facts);
-        let was_own = before.as_ref().is_none_or(|before| before.concerns_only_its_job());
-        if !(is_same || is_own && was_own) {
+        let before = self.rows.insert(key.clone(), Arc::clone(&facts));
+        let left_something = before.as_ref().is_some_and(|old| old.leaves_something(Some(&facts)));
+        if !is_same && (!is_own || left_something) {
             self.generation += 1;
         }
         self.former.add(&key, before, self.rows.len());
@@ -100,7 +100,7 @@ impl<K: Ord + Clone, F: Fact> Table<K, F> {
     pub fn delete(&mut self, key: &K) -> bool {
         self.changes.add(key);
         let before = self.rows.remove(key);
-        if before.as_ref().is_some_and(|before| !before.concerns_only_its_job()) {
+        if before.as_ref().is_some_and(|before| before.leaves_something(None)) {
             self.generation += 1;
         }
         let was_known = before.is_some();

@@ -22,6 +22,12 @@ pub trait Fact: PartialEq + Serialize {
         false
     }
 
+    /// Whether other jobs may be able to use what it had, once it is gone, or `next` has taken its place.
+    fn leaves_something(&self, next: Option<&Self>) -> bool {
+        let _ = next;
+        !self.concerns_only_its_job()
+    }
+
     /// Takes over the fields that do not change any more once an earlier version of the object has them.
     fn keep(&mut self, _earlier: &Self) {}
 }

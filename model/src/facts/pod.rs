@@ -142,6 +142,13 @@ impl Fact for TaskFacts {
         self.node.is_none() && self.status == TaskStatus::Pending
     }
 
+    /// Devices may be reserved for a pod that waits.
+    fn leaves_something(&self, next: Option<&Self>) -> bool {
+        let has_claims = !self.device_claims.is_empty() || self.extended_claim.is_some();
+        let is_gone = next.is_none_or(|next| next.uid != self.uid);
+        !self.concerns_only_its_job() || (has_claims && is_gone)
+    }
+
     fn keep(&mut self, earlier: &Self) {
         self.keep_binding(earlier);
     }

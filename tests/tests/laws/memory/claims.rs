@@ -98,6 +98,24 @@ fn of_the_names_of_the_claims_of_others() {
     assert_ne!(of_waiting(&after), of_waiting(&before));
 }
 
+/// The device is reserved for another pod, which waits for a node that does not exist, and is deleted.
+#[test]
+fn of_a_pod_for_which_a_device_is_reserved() {
+    let mut history = of_devices(with_device());
+    let reserved = "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: reserved, namespace: ns, \
+                    finalizers: [resource.kubernetes.io/delete-protection]}, \
+                    spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu, count: 1}}]}}, \
+                    status: {allocation: {devices: {results: [{request: gpu, driver: gpu.example.com, pool: n, \
+                    device: gpu-0}]}}, reservedFor: [{resource: pods, name: other, uid: other}]}}";
+    let other =
+        "resourceClaims: [{name: gpu, resourceClaimName: reserved}], nodeSelector: {on: m}, ";
+    history.objects.extend([group("other", "minMember: 1"), pod("other", "other", "1", other)]);
+    history.objects.push(reserved.to_owned());
+    let one = |object: String| object.replace("count: 2", "count: 1");
+    history.objects.extend(with_claim("waits", "waits-gpu").map(one));
+    history.differs_after(|store| delete_pod(store, "other"));
+}
+
 /// A claim that was made for another pod is made again.
 #[test]
 fn of_a_claim_that_it_shares() {
