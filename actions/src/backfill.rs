@@ -48,7 +48,9 @@ impl Action for Backfill {
     }
 
     fn execute(&self, session: &mut Session) {
-        let mut turns = Turns::new(session, |job| session.has_waiting_tasks(job));
+        let mut turns = Turns::new(session, |job| {
+            session.has_waiting_tasks(job) && has_best_effort_tasks(session, job)
+        });
         turns.run(session, |session, job| {
             session.beside_reservations(job, Finds::Room, |session| turn(session, job));
             NextTurn::None
@@ -60,10 +62,17 @@ impl Action for Backfill {
     }
 }
 
+fn has_best_effort_tasks(session: &Session, job: JobIdx) -> bool {
+    let cluster = session.cluster();
+    let mut tasks = cluster.jobs.tasks[job].iter();
+    tasks.any(|task| cluster.is_waiting(task) && cluster.request(task).is_best_effort())
+}
+
 fn turn(session: &mut Session, job: JobIdx) {
     let mut tasks = session.waiting_tasks(job);
     tasks.retain(|task| session.cluster().request(*task).is_best_effort());
     if tasks.is_empty() {
+        // The job is held, and others of its tasks come first.
         return;
     }
     session.record_turn(job);
