@@ -1,9 +1,6 @@
 //! What the tries of all jobs depend on: see [`crate::job_input`].
 
-use std::{
-    hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
-};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use jiff::Timestamp;
 use kube_batch_model::{
@@ -34,16 +31,6 @@ pub(crate) struct ClusterInput {
     pub(crate) reserved: u64,
     /// A hash of what is kept of the capability of queues.
     pub(crate) headroom: u64,
-}
-
-impl ClusterInput {
-    /// This state, in the allocation of an earlier one that is equal: comparing both takes no time then.
-    pub(crate) fn shared_with(self, earlier: Option<&Arc<Self>>) -> Arc<Self> {
-        match earlier {
-            Some(earlier) if **earlier == self => Arc::clone(earlier),
-            Some(_) | None => Arc::new(self),
-        }
-    }
 }
 
 /// The shares without what the queues request. That changes whenever a pod arrives, and matters only by what the queues

@@ -8,8 +8,11 @@
 //!
 //! - What other jobs are or have done in the cycle: [`TurnsOfJob::follow_from_input`] says whether it matters.
 //! - Pods of other jobs that only wait: [`depends_on_waiting_pods`] says whether they matter.
-//! - Once a turn has led to something, the cluster is not the one of the inputs any more: nothing is recalled until the
-//!   cycle ends. See [`Decided`].
+//! - Once a turn has led to something, the cluster is not the one of the inputs any more: nothing is recalled by its input
+//!   until the cycle ends. See [`Decided`].
+//!
+//! If no task of a job fits on any node, its try may also be recalled while that stays so, whatever else has changed in
+//! the cluster: see `unfit.rs`.
 //!
 //! The scheduler cache adds one number, [`ClusterInput::generation`]. It stays the same while only such objects change
 //! that concern only their own job, see [`Fact::concerns_only_its_job`]. So what a try reads of them is compared here. The
@@ -32,13 +35,14 @@ use kube_batch_model::{
     resource::Share,
 };
 
-use crate::{cluster_input::ClusterInput, failure::Failure};
+use crate::failure::Failure;
 
-/// Everything on which the result of a try of a job depends. It equals the [`CurrentInput`] of the job as long as another
-/// try would have the same result.
+/// What of a job the result of a try depends on. As long as it equals the [`CurrentInput`] of the job, and the
+/// [`ClusterInput`] is the same too, another try would have the same result.
+///
+/// [`ClusterInput`]: crate::cluster_input::ClusterInput
 #[derive(Clone, Debug)]
 pub(crate) struct JobInput {
-    cluster: Arc<ClusterInput>,
     min_available: u32,
     priority: i32,
     queue: Option<Name>,
@@ -60,16 +64,14 @@ struct TaskInput {
 /// cycle, and most are equal because they share the same facts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CurrentInput<'s> {
-    pub(crate) state: &'s Arc<ClusterInput>,
     pub(crate) cluster: &'s Cluster,
     pub(crate) job: JobIdx,
 }
 
 impl From<CurrentInput<'_>> for JobInput {
     fn from(current: CurrentInput<'_>) -> Self {
-        let CurrentInput { state, cluster, job } = current;
+        let CurrentInput { cluster, job } = current;
         Self {
-            cluster: Arc::clone(state),
             min_available: cluster.jobs.min_available[job],
             priority: cluster.jobs.priority[job],
             queue: queue(cluster, job).cloned(),
@@ -85,19 +87,10 @@ impl From<CurrentInput<'_>> for JobInput {
 
 impl PartialEq<CurrentInput<'_>> for JobInput {
     fn eq(&self, current: &CurrentInput<'_>) -> bool {
-        let CurrentInput { state, cluster, job } = *current;
-        let Self {
-            cluster: own,
-            min_available,
-            priority,
-            queue: own_queue,
-            topology,
-            group,
-            tasks,
-        } = self;
+        let CurrentInput { cluster, job } = *current;
+        let Self { min_available, priority, queue: own_queue, topology, group, tasks } = self;
         let now = cluster.jobs.tasks[job];
-        (Arc::ptr_eq(own, state) || own == state)
-            && *min_available == cluster.jobs.min_available[job]
+        *min_available == cluster.jobs.min_available[job]
             && *priority == cluster.jobs.priority[job]
             && own_queue.as_ref() == queue(cluster, job)
             && *topology == cluster.jobs.topology[job]
@@ -113,11 +106,6 @@ impl JobInput {
         if report.group == self.group {
             report.group.clone_from(&self.group);
         }
-    }
-
-    /// What the tries of all jobs depended on.
-    pub(crate) const fn state(&self) -> &Arc<ClusterInput> {
-        &self.cluster
     }
 }
 
@@ -293,6 +281,33 @@ impl TurnsOfJob<'_> {
             || *ends_before_reservation
             || *names_claims)
             && failure.is_none_or(follows_from_input)
+    }
+
+    /// Whether the turns were in vain because no task fits anywhere, and the same answers of the search would lead to the
+    /// same turns.
+    pub(crate) fn follow_from_search(&self) -> bool {
+        let Self {
+            helped,
+            kept_moves,
+            of_incomplete_job,
+            of_composite,
+            met_protected_gang,
+            names_claims,
+            failure,
+            // What the search found is asked again at the same place in the order, whatever was decided before.
+            were_late: _,
+            // Where nothing fits, it makes no difference how much is lent.
+            of_overused_queue: _,
+            // Only without reservations.
+            ends_before_reservation: _,
+        } = self;
+        !(*helped
+            || *kept_moves
+            || *of_incomplete_job
+            || *of_composite
+            || *met_protected_gang
+            || *names_claims)
+            && matches!(failure, Some(Failure::Unfit(_)))
     }
 }
 

@@ -45,4 +45,5 @@ mod tournament;
 mod tried;
 mod tries;
 mod turn_log;
+mod unfit;
 pub mod withheld;

@@ -19,10 +19,7 @@
 
 pub mod written;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube_batch_model::{
     name::{JobKey, Name},
@@ -30,8 +27,8 @@ use kube_batch_model::{
 };
 
 use crate::{
-    credit::Credits, headroom::HeadroomMemory, last_reports::LastReports,
-    reservations::ReservationMemory, tried::Tried,
+    cluster_input::ClusterInput, credit::Credits, headroom::HeadroomMemory,
+    last_reports::LastReports, reservations::ReservationMemory, tried::LastTry,
 };
 
 /// The default of [`Memory::with_budget`]: about 25 ms.
@@ -46,8 +43,10 @@ pub struct Memory {
     pub(crate) generation: Option<u64>,
     /// The jobs that had a turn in a round that is not complete, by action and queue.
     pub(crate) rounds: BTreeMap<(&'static str, Name), BTreeSet<JobKey>>,
+    /// What of the cluster the tries of the last cycle depended on; `None` if that is not known.
+    pub(crate) input: Option<ClusterInput>,
     /// The jobs that found no place in the last cycle, in the order of their rows.
-    pub(crate) tries: Vec<Arc<Tried>>,
+    pub(crate) tries: Vec<LastTry>,
     /// The gangs that were evicted as a whole and have not run since: their statuses may not be written yet.
     pub(crate) evicted: BTreeMap<JobKey, GangEviction>,
     /// The PodGroups that have headroom in their queue, or may get it or had it.
@@ -72,6 +71,7 @@ impl Memory {
             recalls: true,
             generation: None,
             rounds: BTreeMap::new(),
+            input: None,
             tries: Vec::new(),
             evicted: BTreeMap::new(),
             headroom: HeadroomMemory::new(),

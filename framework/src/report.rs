@@ -310,8 +310,9 @@ fn queue_report(
 
 /// The report of the last try of a job, if it still holds.
 fn known_report(session: &Session, job: JobIdx, share: Option<Share>) -> Option<&Arc<JobReport>> {
-    let tried = session.turn_log.tried[job].as_ref();
-    let Tried { report, found, .. } = &**tried.filter(|_| session.turn_log.is_remembered(job))?;
+    let last = session.turn_log.tried[job].as_ref();
+    let last = last.filter(|_| session.turn_log.is_remembered(job))?;
+    let Tried { report, found, .. } = &*last.tried;
     let failure = found.as_ref().map(|found| &found.failure);
     let current = report_input(session, job, share);
     (ReportInput::of(report, failure) == current).then_some(report)

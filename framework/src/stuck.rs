@@ -38,6 +38,11 @@ pub(crate) fn next(cluster: &Cluster, timeout: Duration) -> Option<Duration> {
     next.filter(|after| *after < Duration::from_secs(u64::from(u32::MAX))).min()
 }
 
+/// Whether some task does not end.
+pub(crate) fn any(cluster: &Cluster) -> bool {
+    cluster.terminating.keys().any(|task| cluster.status(*task) == TaskStatus::Stuck)
+}
+
 /// Whether a task on the node does not end.
 pub(crate) fn is_on(cluster: &Cluster, node: NodeIdx) -> bool {
     let mut tasks = cluster.nodes.tasks[node].iter();

@@ -6,14 +6,38 @@ use std::{
 };
 
 use kube_batch_model::{job_report::JobReport, name::JobKey};
+use serde::{Deserialize, Serialize};
 
 use crate::{failure::Failure, job_input::JobInput};
+
+/// The last turns of a job, and when another one would have the same results.
+#[derive(Clone, Debug)]
+pub(crate) struct LastTry {
+    pub(crate) tried: Arc<Tried>,
+    pub(crate) holds: Holds,
+}
+
+/// As long as the input of the job is the same, a try holds while one of these is true.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Holds {
+    /// While the [`ClusterInput`](crate::cluster_input::ClusterInput) is the same, and no turn has led to something.
+    pub(crate) with_cluster_input: bool,
+    /// While none of its tasks fits on any node, for the same reasons: see `unfit.rs`.
+    pub(crate) while_unfit: bool,
+}
+
+impl Holds {
+    pub(crate) const fn ever(self) -> bool {
+        self.with_cluster_input || self.while_unfit
+    }
+}
 
 /// The results of the last turns of a job.
 #[derive(Clone, Debug)]
 pub(crate) struct Tried {
     pub(crate) key: JobKey,
-    /// What the results depended on.
+    /// What of the job the results depended on.
     pub(crate) input: JobInput,
     /// The actions in which it had a turn in vain.
     pub(crate) actions: BTreeSet<&'static str>,

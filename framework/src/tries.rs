@@ -23,7 +23,7 @@ use crate::{
     plugin::QueueShares,
     reservations::later,
     session::Session,
-    tried::{Found, Tried},
+    tried::{Found, Holds, LastTry, Tried},
 };
 
 /// A turn that has begun.
@@ -53,7 +53,8 @@ impl Session {
         turn_log.part = turn_log.memory.budget / n_queues.max(1);
         turn_log.at_start = Decided { n_decisions, n_helped: 0 };
         if let Some(state) = state {
-            self.compare_inputs(state);
+            self.compare_inputs(&state);
+            self.turn_log.state = Some(state);
         }
     }
 
@@ -74,22 +75,21 @@ impl Session {
         })
     }
 
-    /// Finds the tries of earlier cycles that hold.
-    fn compare_inputs(&mut self, state: ClusterInput) {
-        let tries = &self.turn_log.memory.tries;
-        let earlier = tries.first().map(|tried| tried.input.state());
-        let state = state.shared_with(earlier);
-        // All were remembered in the same state.
-        if earlier.is_some_and(|earlier| Arc::ptr_eq(earlier, &state)) {
-            let n_jobs = self.cluster.jobs.key.len();
-            let mut tried = Column::filled(None, n_jobs);
-            for (job, same) in still_same(&state, &self.cluster, self.active_jobs(), tries) {
-                tried[job] = Some(same);
-            }
-            self.turn_log.tried = tried;
-            self.forget_dependent();
+    /// Finds the tries of earlier cycles that may hold.
+    fn compare_inputs(&mut self, state: &ClusterInput) {
+        let memory = &self.turn_log.memory;
+        let (is_same, evicts) = (memory.input.as_ref() == Some(state), self.evicts());
+        let now = |holds: Holds| Holds {
+            with_cluster_input: holds.with_cluster_input && is_same,
+            // An action that evicts makes room.
+            while_unfit: holds.while_unfit && !evicts,
+        };
+        let mut tried = Column::filled(None, self.cluster.jobs.key.len());
+        for (job, last) in still_same(&self.cluster, self.active_jobs(), &memory.tries, now) {
+            tried[job] = Some(last);
         }
-        self.turn_log.state = Some(state);
+        self.turn_log.tried = tried;
+        self.forget_dependent();
     }
 
     /// Forgets the tries of jobs to which pods of others that wait have come to matter.
@@ -143,11 +143,16 @@ impl Session {
         }
     }
 
-    /// Whether the last try of a job holds, and was in this action.
+    /// Whether the last try of a job holds whatever is asked before its turn, and was in this action.
     pub(crate) fn would_recall(&self, job: JobIdx) -> bool {
-        let tried = self.turn_log.tried[job].as_ref();
         self.nothing_is_decided()
-            && tried.is_some_and(|tried| tried.actions.contains(&self.action()))
+            && self.try_in_action(job).is_some_and(|last| last.holds.with_cluster_input)
+    }
+
+    /// The last try of a job, if it may hold, and was in this action.
+    pub(crate) fn try_in_action(&self, job: JobIdx) -> Option<&LastTry> {
+        let last = self.turn_log.tried[job].as_ref();
+        last.filter(|last| last.tried.actions.contains(&self.action()))
     }
 
     /// Whether no turn has led to anything yet.
@@ -158,11 +163,11 @@ impl Session {
 
     /// Reports the last try of a job again, if it holds.
     pub(crate) fn recall(&mut self, job: JobIdx) -> bool {
-        if !self.would_recall(job) {
+        if !self.would_recall(job) && !self.is_still_unfit(job) {
             return false;
         }
         // As a turn would do.
-        let Some(tried) = self.turn_log.tried[job].clone() else { return false };
+        let Some(LastTry { tried, .. }) = self.turn_log.tried[job].clone() else { return false };
         if tried.tried_in == Some(self.action()) {
             self.record_turn(job);
         }
@@ -175,12 +180,15 @@ impl Session {
             self.recall_failure(job, failure);
         }
         self.turn_log.remembered[job] = true;
+        self.turn_log.tried_late[job] |= !self.nothing_is_decided();
         true
     }
 
     /// What to remember of this cycle.
     pub(crate) fn close_turn_log(&mut self, reports: &[Arc<JobReport>]) -> Memory {
-        let tries = if self.has_postponed() { Vec::new() } else { self.tries_in_vain(reports) };
+        let input = self.turn_log.state.take().filter(|_| !self.has_postponed());
+        let tries = input.as_ref().map(|input| self.tries_in_vain(input, reports));
+        let tries = tries.unwrap_or_default();
         let turn_log = &self.turn_log;
         let mut rounds = BTreeMap::new();
         for (action, queue) in &turn_log.cut {
@@ -200,6 +208,7 @@ impl Session {
             recalls,
             generation: None,
             rounds,
+            input,
             tries,
             evicted,
             headroom,
@@ -210,20 +219,31 @@ impl Session {
     }
 
     /// The tries that would be in vain again.
-    fn tries_in_vain(&mut self, reports: &[Arc<JobReport>]) -> Vec<Arc<Tried>> {
-        let Some(state) = self.turn_log.state.clone() else { return Vec::new() };
+    fn tries_in_vain(&mut self, state: &ClusterInput, reports: &[Arc<JobReport>]) -> Vec<LastTry> {
         let jobs = self.active_jobs().to_vec().into_iter();
         let tries = jobs.filter_map(|job| {
-            let is_in_vain = self.is_in_vain(job, &state);
-            is_in_vain.then(|| self.tried(job, &state, &reports[job.at()])).flatten()
+            let holds = self.how_long_it_holds(job, state);
+            let tried = if holds.ever() { self.tried(job, &reports[job.at()]) } else { None };
+            tried.map(|tried| LastTry { tried, holds })
         });
         tries.collect()
     }
 
-    /// Whether the turns of a job would be in vain again with the same input.
-    fn is_in_vain(&mut self, job: JobIdx, state: &ClusterInput) -> bool {
-        let turns = self.turns_of(job, state);
-        turns.is_some_and(|turns| turns.follow_from_input()) && !self.depends_on_waiting_pods(job)
+    /// How long the turns of a job would be in vain again with the same input.
+    fn how_long_it_holds(&mut self, job: JobIdx, state: &ClusterInput) -> Holds {
+        let Some(turns) = self.turns_of(job, state) else { return Holds::default() };
+        let holds = Holds {
+            // A try that was recalled by another rule may have been in more actions than now.
+            with_cluster_input: turns.follow_from_input() && !self.is_recalled_as_unfit(job),
+            while_unfit: turns.follow_from_search() && self.turns_only_search(job),
+        };
+        if holds.ever() && !self.depends_on_waiting_pods(job) { holds } else { Holds::default() }
+    }
+
+    /// Whether the last try of a job was recalled although the input of the cluster differs.
+    fn is_recalled_as_unfit(&self, job: JobIdx) -> bool {
+        let last = self.turn_log.tried[job].as_ref();
+        !self.turn_log.tried_again[job] && last.is_some_and(|last| !last.holds.with_cluster_input)
     }
 
     /// What the turns of a job were like; `None` if none of its tasks wait.
@@ -245,15 +265,14 @@ impl Session {
     }
 
     /// The results of the turns of a job, to be remembered; `None` if it had none.
-    fn tried(
-        &self,
-        job: JobIdx,
-        state: &Arc<ClusterInput>,
-        report: &Arc<JobReport>,
-    ) -> Option<Arc<Tried>> {
-        let before = self.turn_log.tried[job].as_ref();
+    fn tried(&self, job: JobIdx, report: &Arc<JobReport>) -> Option<Arc<Tried>> {
+        let is_tried_again = self.turn_log.tried_again[job];
+        let last = self.turn_log.tried[job].as_ref();
+        // Where it had no turn now, it would have another result.
+        let last = last.filter(|last| last.holds.with_cluster_input || !is_tried_again);
+        let before = last.map(|last| &last.tried);
         if let Some(before) = before
-            && !self.turn_log.tried_again[job]
+            && !is_tried_again
             && Arc::ptr_eq(&before.report, report)
         {
             return Some(Arc::clone(before));
@@ -262,7 +281,7 @@ impl Session {
             Some(before) => Tried { report: Arc::clone(report), ..Tried::clone(before) },
             None => Tried {
                 key: report.key.clone(),
-                input: CurrentInput { state, cluster: &self.cluster, job }.into(),
+                input: CurrentInput { cluster: &self.cluster, job }.into(),
                 actions: BTreeSet::new(),
                 tried_in: None,
                 found: None,
@@ -288,14 +307,14 @@ impl Session {
     }
 }
 
-/// The earlier tries of the active jobs that have the same input. They are in the order of their rows then, which
-/// is mostly that of now; a try that is not found is forgotten.
+/// The earlier tries of the active jobs that have the same input and may hold; `now` says how long. They are in the order
+/// of their rows then, which is mostly that of now; a try that is not found is forgotten.
 fn still_same(
-    state: &Arc<ClusterInput>,
     cluster: &Cluster,
     active: &[JobIdx],
-    before: &[Arc<Tried>],
-) -> Vec<(JobIdx, Arc<Tried>)> {
+    before: &[LastTry],
+    now: impl Fn(Holds) -> Holds,
+) -> Vec<(JobIdx, LastTry)> {
     let mut by_key: BTreeMap<&JobKey, usize> = BTreeMap::new();
     let mut next = 0;
     let find = |job: &JobIdx| {
@@ -303,16 +322,17 @@ fn still_same(
         if cluster.jobs.counts[*job].of(TaskStatus::Pending) == 0 {
             return None;
         }
-        if before.get(next)?.key != *key {
+        if before.get(next)?.tried.key != *key {
             if by_key.is_empty() {
-                by_key.extend(before.iter().enumerate().map(|(at, tried)| (&tried.key, at)));
+                by_key.extend(before.iter().enumerate().map(|(at, last)| (&last.tried.key, at)));
             }
             next = *by_key.get(key)?;
         }
         next += 1;
-        let current = CurrentInput { state, cluster, job: *job };
-        let same = Some(&before[next - 1]).filter(|tried| tried.input == current)?;
-        Some((*job, Arc::clone(same)))
+        let LastTry { tried, holds } = &before[next - 1];
+        let holds = now(*holds);
+        let is_same = holds.ever() && tried.input == CurrentInput { cluster, job: *job };
+        is_same.then(|| (*job, LastTry { tried: Arc::clone(tried), holds }))
     };
     active.iter().filter_map(find).collect()
 }

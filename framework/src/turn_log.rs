@@ -1,9 +1,6 @@
 //! What a cycle records of its turns: see [`crate::memory`].
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube_batch_model::{
     column::{Column, JobIdx, QueueIdx},
@@ -12,7 +9,7 @@ use kube_batch_model::{
 
 use crate::{
     cluster_input::ClusterInput, credit::LargeTurns, job_input::Decided, memory::Memory,
-    tried::Tried,
+    tried::LastTry,
 };
 
 /// What earlier runs of the same cycle have taken: the bounds hold for all runs together.
@@ -37,9 +34,9 @@ pub(crate) struct TurnLog {
     pub(crate) earlier: EarlierRuns,
     pub(crate) memory: Memory,
     /// The state when the session opened; `None` if no generation is known.
-    pub(crate) state: Option<Arc<ClusterInput>>,
-    /// The tries of [`Memory::tries`] that hold: the jobs have the same inputs.
-    pub(crate) tried: Column<JobIdx, Option<Arc<Tried>>>,
+    pub(crate) state: Option<ClusterInput>,
+    /// The tries of [`Memory::tries`] that may hold: the jobs have the same inputs.
+    pub(crate) tried: Column<JobIdx, Option<LastTry>>,
     /// The budget of each queue.
     pub(crate) part: u64,
     /// What the turns in vain of each queue have taken in each action.
@@ -94,6 +91,12 @@ impl TurnLog {
     /// Whether the report of a job is that of an earlier cycle.
     pub(crate) fn is_remembered(&self, job: JobIdx) -> bool {
         self.remembered[job]
+    }
+
+    /// The same, and the cluster has not changed since for the tries of all jobs.
+    pub(crate) fn is_remembered_with_input(&self, job: JobIdx) -> bool {
+        self.remembered[job]
+            && self.tried[job].as_ref().is_some_and(|last| last.holds.with_cluster_input)
     }
 
     /// Whether another cycle is to continue a round.

@@ -27,7 +27,7 @@ use crate::{
     job_input::{CurrentInput, JobInput},
     last_reports::LastReports,
     reservations::ReservationMemory,
-    tried::{Found, Tried},
+    tried::{Found, Holds, LastTry, Tried},
 };
 
 /// A [`Memory`] that is written down.
@@ -37,7 +37,7 @@ pub struct WrittenMemory {
     budget: u64,
     recalls: bool,
     rounds: Vec<InQueue<BTreeSet<JobKey>>>,
-    /// What the tries depended on; `None` if there are none.
+    /// What of the cluster the tries depended on; `None` if there are none.
     state: Option<ClusterInput>,
     tries: Vec<WrittenTry>,
     #[serde(with = "pairs")]
@@ -89,6 +89,13 @@ struct WrittenTry {
     found: Option<WrittenFailure>,
     fitting: BTreeMap<String, u32>,
     report: JobReport,
+    #[serde(default = "with_cluster_input")]
+    holds: Holds,
+}
+
+/// How long tries held before there was another way.
+fn with_cluster_input() -> Holds {
+    Holds { with_cluster_input: true, while_unfit: false }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -106,6 +113,7 @@ impl Memory {
             // The core sets it before each cycle.
             generation: _,
             rounds,
+            input,
             tries,
             evicted,
             headroom,
@@ -115,18 +123,17 @@ impl Memory {
             reports: _,
         } = self;
         let rows = rows(cluster);
-        let holds = |tried: &&Arc<Tried>| {
-            let state = tried.input.state();
-            let job = rows.get(&tried.key);
-            job.is_some_and(|job| tried.input == CurrentInput { state, cluster, job: *job })
+        let may_hold = |last: &&LastTry| {
+            let job = rows.get(&last.tried.key);
+            job.is_some_and(|job| last.tried.input == CurrentInput { cluster, job: *job })
         };
-        let tries: Vec<&Arc<Tried>> = tries.iter().filter(holds).collect();
+        let tries: Vec<&LastTry> = tries.iter().filter(may_hold).collect();
         WrittenMemory {
             budget: *budget,
             recalls: *recalls,
             rounds: InQueue::all(rounds),
-            state: tries.first().map(|tried| ClusterInput::clone(tried.input.state())),
-            tries: tries.into_iter().map(|tried| WrittenTry::of(tried)).collect(),
+            state: input.clone().filter(|_| !tries.is_empty()),
+            tries: tries.into_iter().map(WrittenTry::of).collect(),
             evicted: evicted.clone(),
             headroom: headroom.clone(),
             reservations: reservations.clone(),
@@ -157,20 +164,17 @@ impl WrittenMemory {
             reservations,
             credits,
         } = self;
-        let (state, rows) = (state.map(Arc::new), rows(cluster));
-        let input = |key: &JobKey| -> Option<JobInput> {
-            let (state, job) = (state.as_ref()?, *rows.get(key)?);
-            Some(CurrentInput { state, cluster, job }.into())
-        };
+        let rows = rows(cluster);
         let tried = |written: WrittenTry| {
-            let input = input(&written.key)?;
-            Some(written.read(input, actions).map(Arc::new))
+            let job = *rows.get(&written.key)?;
+            Some(written.read(CurrentInput { cluster, job }.into(), actions))
         };
         Ok(Memory {
             budget,
             recalls,
             generation: None,
             rounds: InQueue::read_all(rounds, actions)?,
+            input: state,
             tries: tries.into_iter().filter_map(tried).collect::<Result<_, _>>()?,
             evicted,
             headroom,
@@ -182,8 +186,8 @@ impl WrittenMemory {
 }
 
 impl WrittenTry {
-    fn of(tried: &Tried) -> Self {
-        let Tried { key, input: _, actions, tried_in, found, fitting, report } = tried;
+    fn of(LastTry { tried, holds }: &LastTry) -> Self {
+        let Tried { key, input: _, actions, tried_in, found, fitting, report } = &**tried;
         let found = found.as_ref().map(|Found { action, failure }| WrittenFailure {
             action: (*action).to_owned(),
             failure: Failure::clone(failure),
@@ -195,18 +199,19 @@ impl WrittenTry {
             found,
             fitting: fitting.iter().map(|(action, n)| ((*action).to_owned(), *n)).collect(),
             report: JobReport::clone(report),
+            holds: *holds,
         }
     }
 
-    fn read(self, input: JobInput, actions: &[&'static str]) -> Result<Tried, UnknownAction> {
-        let Self { key, actions: had_turn, tried_in, found, fitting, mut report } = self;
+    fn read(self, input: JobInput, actions: &[&'static str]) -> Result<LastTry, UnknownAction> {
+        let Self { key, actions: had_turn, tried_in, found, fitting, mut report, holds } = self;
         let known = |action: &str| known(actions, action);
         input.share_group(&mut report);
         let found = found.map(|WrittenFailure { action, failure }| {
             Ok(Found { action: known(&action)?, failure: Arc::new(failure) })
         });
         let fitting = fitting.iter().map(|(action, n_tasks)| Ok((known(action)?, *n_tasks)));
-        Ok(Tried {
+        let tried = Tried {
             key,
             input,
             actions: had_turn.iter().map(|action| known(action)).collect::<Result<_, _>>()?,
@@ -214,7 +219,8 @@ impl WrittenTry {
             found: found.transpose()?,
             fitting: fitting.collect::<Result<_, _>>()?,
             report: Arc::new(report),
-        })
+        };
+        Ok(LastTry { tried: Arc::new(tried), holds })
     }
 }
 

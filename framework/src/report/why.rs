@@ -131,7 +131,7 @@ pub(super) fn mark_never_fitting(session: &mut Session) {
     let total = session.cluster().total();
     for job in session.active_jobs().to_vec() {
         if session.failure(job).is_some()
-            && !session.turn_log.is_remembered(job)
+            && !session.turn_log.is_remembered_with_input(job)
             && !session.ready(job).are_enough()
             && let Some(never) = never_fitting(session, job, &total)
         {

@@ -7,6 +7,7 @@ mod fields;
 mod history;
 mod plugins;
 mod turns;
+mod unfit;
 
 use std::sync::Arc;
 

@@ -27,6 +27,10 @@ impl Action for Renamed {
         self.name
     }
 
+    fn evicts(&self) -> bool {
+        self.action.evicts()
+    }
+
     fn reclaims(&self) -> bool {
         self.action.reclaims()
     }
