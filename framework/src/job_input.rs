@@ -109,6 +109,19 @@ impl JobInput {
     }
 }
 
+impl JobInput {
+    /// Whether it has the objects of now, and not others that ask for the same: comparing those takes long, because
+    /// all of them are read.
+    pub(crate) fn has_objects_of(&self, current: CurrentInput<'_>) -> bool {
+        let CurrentInput { cluster, job } = current;
+        let of_now = |(own, task): (&TaskInput, TaskIdx)| {
+            Arc::ptr_eq(&own.facts, &cluster.tasks.facts[task])
+        };
+        self.group.as_ref().map(Arc::as_ptr) == cluster.jobs.group[job].as_ref().map(Arc::as_ptr)
+            && self.tasks.iter().zip(cluster.jobs.tasks[job].iter()).all(of_now)
+    }
+}
+
 impl TaskInput {
     fn of(cluster: &Cluster, task: TaskIdx) -> Self {
         Self {

@@ -330,9 +330,17 @@ fn still_same(
         }
         next += 1;
         let LastTry { tried, holds } = &before[next - 1];
-        let holds = now(*holds);
-        let is_same = holds.ever() && tried.input == CurrentInput { cluster, job: *job };
-        is_same.then(|| (*job, LastTry { tried: Arc::clone(tried), holds }))
+        let (holds, current) = (now(*holds), CurrentInput { cluster, job: *job });
+        let is_same = holds.ever() && tried.input == current;
+        is_same.then(|| (*job, LastTry { tried: with_objects_of(tried, current), holds }))
     };
     active.iter().filter_map(find).collect()
+}
+
+/// The try with the objects of now, which ask for the same: the next comparison takes less time.
+fn with_objects_of(tried: &Arc<Tried>, current: CurrentInput<'_>) -> Arc<Tried> {
+    match tried.input.has_objects_of(current) {
+        true => Arc::clone(tried),
+        false => Arc::new(Tried { input: current.into(), ..Tried::clone(tried) }),
+    }
 }

@@ -34,7 +34,7 @@ impl Session {
         self.search().is_unfit(class, report)
     }
 
-    /// Whether turns of the job, none of whose tasks has had a place in this cycle, only ask whether there is a node.
+    /// Whether turns of the job only ask whether there is a node, and no task of it has had a place in this cycle.
     pub(crate) fn turns_only_search(&self, job: JobIdx) -> bool {
         !self.evicts()
             && self.only_class(job).is_some()

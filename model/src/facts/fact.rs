@@ -23,8 +23,7 @@ pub trait Fact: PartialEq + Serialize {
     }
 
     /// Whether other jobs may be able to use what it had, once it is gone, or `next` has taken its place.
-    fn leaves_something(&self, next: Option<&Self>) -> bool {
-        let _ = next;
+    fn leaves_something(&self, _next: Option<&Self>) -> bool {
         !self.concerns_only_its_job()
     }
 
