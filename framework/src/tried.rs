@@ -14,20 +14,20 @@ use crate::{failure::Failure, job_input::JobInput};
 #[derive(Clone, Debug)]
 pub(crate) struct LastTry {
     pub(crate) tried: Arc<Tried>,
-    pub(crate) holds: Holds,
+    pub(crate) holds: TryValidity,
 }
 
-/// As long as the input of the job is the same, a try holds while one of these is true.
+/// How long a try holds: as long as the input of the job is the same, and one of these is true.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Holds {
+pub(crate) struct TryValidity {
     /// While the [`ClusterInput`](crate::cluster_input::ClusterInput) is the same, and no turn has led to something.
     pub(crate) with_cluster_input: bool,
     /// While none of its tasks fits on any node, for the same reasons: see `unfit.rs`.
     pub(crate) while_unfit: bool,
 }
 
-impl Holds {
+impl TryValidity {
     pub(crate) const fn ever(self) -> bool {
         self.with_cluster_input || self.while_unfit
     }

@@ -23,7 +23,7 @@ use crate::{
     plugin::QueueShares,
     reservations::later,
     session::Session,
-    tried::{Found, Holds, LastTry, Tried},
+    tried::{Found, LastTry, Tried, TryValidity},
 };
 
 /// A turn that has begun.
@@ -79,7 +79,7 @@ impl Session {
     fn compare_inputs(&mut self, state: &ClusterInput) {
         let memory = &self.turn_log.memory;
         let (is_same, evicts) = (memory.input.as_ref() == Some(state), self.evicts());
-        let now = |holds: Holds| Holds {
+        let now = |holds: TryValidity| TryValidity {
             with_cluster_input: holds.with_cluster_input && is_same,
             // An action that evicts makes room.
             while_unfit: holds.while_unfit && !evicts,
@@ -230,14 +230,18 @@ impl Session {
     }
 
     /// How long the turns of a job would be in vain again with the same input.
-    fn how_long_it_holds(&mut self, job: JobIdx, state: &ClusterInput) -> Holds {
-        let Some(turns) = self.turns_of(job, state) else { return Holds::default() };
-        let holds = Holds {
+    fn how_long_it_holds(&mut self, job: JobIdx, state: &ClusterInput) -> TryValidity {
+        let Some(turns) = self.turns_of(job, state) else { return TryValidity::default() };
+        let holds = TryValidity {
             // A try that was recalled by another rule may have been in more actions than now.
             with_cluster_input: turns.follow_from_input() && !self.is_recalled_as_unfit(job),
             while_unfit: turns.follow_from_search() && self.turns_only_search(job),
         };
-        if holds.ever() && !self.depends_on_waiting_pods(job) { holds } else { Holds::default() }
+        if holds.ever() && !self.depends_on_waiting_pods(job) {
+            holds
+        } else {
+            TryValidity::default()
+        }
     }
 
     /// Whether the last try of a job was recalled although the input of the cluster differs.
@@ -313,7 +317,7 @@ fn still_same(
     cluster: &Cluster,
     active: &[JobIdx],
     before: &[LastTry],
-    now: impl Fn(Holds) -> Holds,
+    now: impl Fn(TryValidity) -> TryValidity,
 ) -> Vec<(JobIdx, LastTry)> {
     let mut by_key: BTreeMap<&JobKey, usize> = BTreeMap::new();
     let mut next = 0;

@@ -27,7 +27,7 @@ use crate::{
     job_input::{CurrentInput, JobInput},
     last_reports::LastReports,
     reservations::ReservationMemory,
-    tried::{Found, Holds, LastTry, Tried},
+    tried::{Found, LastTry, Tried, TryValidity},
 };
 
 /// A [`Memory`] that is written down.
@@ -90,12 +90,12 @@ struct WrittenTry {
     fitting: BTreeMap<String, u32>,
     report: JobReport,
     #[serde(default = "with_cluster_input")]
-    holds: Holds,
+    holds: TryValidity,
 }
 
 /// How long tries held before there was another way.
-fn with_cluster_input() -> Holds {
-    Holds { with_cluster_input: true, while_unfit: false }
+fn with_cluster_input() -> TryValidity {
+    TryValidity { with_cluster_input: true, while_unfit: false }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
