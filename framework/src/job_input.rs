@@ -107,9 +107,7 @@ impl JobInput {
             report.group.clone_from(&self.group);
         }
     }
-}
 
-impl JobInput {
     /// Whether it has the objects of now, and not others that ask for the same: comparing those takes long, because
     /// all of them are read.
     pub(crate) fn has_objects_of(&self, current: CurrentInput<'_>) -> bool {

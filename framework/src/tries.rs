@@ -78,11 +78,10 @@ impl Session {
     /// Finds the tries of earlier cycles that may hold.
     fn compare_inputs(&mut self, state: &ClusterInput) {
         let memory = &self.turn_log.memory;
-        let (is_same, evicts) = (memory.input.as_ref() == Some(state), self.evicts());
+        let is_same = memory.input.as_ref() == Some(state);
         let now = |holds: TryValidity| TryValidity {
             with_cluster_input: holds.with_cluster_input && is_same,
-            // An action that evicts makes room.
-            while_unfit: holds.while_unfit && !evicts,
+            ..holds
         };
         let mut tried = Column::filled(None, self.cluster.jobs.key.len());
         for (job, last) in still_same(&self.cluster, self.active_jobs(), &memory.tries, now) {
@@ -235,7 +234,7 @@ impl Session {
         let holds = TryValidity {
             // A try that was recalled by another rule may have been in more actions than now.
             with_cluster_input: turns.follow_from_input() && !self.is_recalled_as_unfit(job),
-            while_unfit: turns.follow_from_search() && self.turns_only_search(job),
+            while_unfit: turns.follow_from_search() && self.class_searched_for(job).is_some(),
         };
         if holds.ever() && !self.depends_on_waiting_pods(job) {
             holds
@@ -272,7 +271,7 @@ impl Session {
     fn tried(&self, job: JobIdx, report: &Arc<JobReport>) -> Option<Arc<Tried>> {
         let is_tried_again = self.turn_log.tried_again[job];
         let last = self.turn_log.tried[job].as_ref();
-        // Where it had no turn now, it would have another result.
+        // What an earlier turn found in an action in which the job had none now need not hold any more.
         let last = last.filter(|last| last.holds.with_cluster_input || !is_tried_again);
         let before = last.map(|last| &last.tried);
         if let Some(before) = before

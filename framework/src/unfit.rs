@@ -28,16 +28,14 @@ impl Session {
         let Some(Failure::Unfit(report)) = tried.found.as_ref().map(|found| &*found.failure) else {
             return false;
         };
-        let Some(class) = self.only_class(job).filter(|_| self.turns_only_search(job)) else {
-            return false;
-        };
-        self.search().is_unfit(class, report)
+        let class = self.class_searched_for(job);
+        class.is_some_and(|class| self.search().is_unfit(class, report))
     }
 
-    /// Whether turns of the job only ask whether there is a node, and no task of it has had a place in this cycle.
-    pub(crate) fn turns_only_search(&self, job: JobIdx) -> bool {
-        !self.evicts()
-            && self.only_class(job).is_some()
+    /// The class of the tasks of the job, if its turns only ask whether there is a node for it, and no task of the job has
+    /// had a place in this cycle.
+    pub(crate) fn class_searched_for(&self, job: JobIdx) -> Option<ClassIdx> {
+        let only_searches = !self.evicts()
             && self.fitting(job).iter().all(|(_, n_tasks)| *n_tasks == 0)
             && self.reservations().is_empty()
             && self.holds.is_empty()
@@ -46,7 +44,8 @@ impl Session {
             && self.cluster.jobs.incomplete_for[job].is_none()
             && self.plugins().topology(job).is_none()
             && self.is_within_capability(job)
-            && !stuck::any(&self.cluster)
+            && !stuck::any(&self.cluster);
+        self.only_class(job).filter(|_| only_searches)
     }
 
     /// The class of the tasks of a job, if there is only one, without claims, and all of them wait.

@@ -453,14 +453,9 @@ impl<'s> NodeSearch<'s> {
     /// Whether a task of the class fits nowhere now, for these reasons, and a placement elsewhere could not change that of
     /// a node.
     pub(crate) fn is_unfit(&mut self, class: ClassIdx, because: &FitReport) -> bool {
-        if self.is_open_to_change(class) || self.best_node(class).is_some() {
-            return false;
-        }
-        self.mark_read();
-        match &self.kept.reports[class] {
-            Some((seen, report)) if *seen == self.inputs.touched.len() => report == because,
-            Some(_) | None => self.explain(class) == *because,
-        }
+        !self.is_open_to_change(class)
+            && self.best_node(class).is_none()
+            && self.explain(class) == *because
     }
 
     /// Why no node fits, from what was found out before and what has changed since.
