@@ -22,8 +22,8 @@ use super::{
 const PERIOD: Duration = Duration::from_secs(20);
 /// One in a hundred of these is a few pods.
 const LEAST_ARRIVALS: u32 = 300;
-/// Before pods arrive, the scheduler has written nothing for so long; and for so long it has to itself after the last one:
-/// events and statuses are written then.
+/// Pods arrive only after the scheduler has written nothing for this time. After the last pod it has the same time for
+/// events and statuses.
 const QUIET: Duration = Duration::from_secs(3);
 /// Pods of a gang that waits.
 const N_WAITING: usize = 8;

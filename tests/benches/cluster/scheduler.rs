@@ -109,8 +109,7 @@ impl Running {
         eprintln!("not all pods were bound; logs are in {}", plane.log_dir().display());
     }
 
-    /// Waits until the scheduler has written nothing for a while: what it says of pods that wait takes long if there are
-    /// many.
+    /// Waits until the scheduler has written nothing for this time: the conditions of many waiting pods take long to write.
     pub(crate) fn wait_until_quiet(&self, plane: &ControlPlane, quiet: Duration) {
         let start = Instant::now();
         let mut log = plane.audit_reader();
@@ -138,7 +137,7 @@ pub(crate) fn is_write(event: &AuditEvent, user: &str) -> bool {
     event.user == user && ["create", "update", "patch", "delete"].contains(&event.verb.as_str())
 }
 
-/// Whether this keeps the lease of a leader, which never ends.
+/// Whether this renews the lease of the leader, which goes on while nothing happens.
 fn is_of_lease(event: &AuditEvent) -> bool {
     event.resource == "leases"
 }
