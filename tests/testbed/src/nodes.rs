@@ -1,5 +1,6 @@
 //! Nodes that exist only as API objects.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{cluster::ControlPlane, error::Result};
@@ -46,7 +47,6 @@ impl Nodes {
         let name = self.name(row);
         let resources =
             json!({"cpu": self.cpu, "memory": self.memory, "pods": self.n_pods.to_string()});
-        let condition = |kind: &str, status: &str, reason: &str| json!({"type": kind, "status": status, "reason": reason});
         json!({
             "apiVersion": "v1",
             "kind": "Node",
@@ -71,6 +71,13 @@ impl Nodes {
             },
         })
     }
+}
+
+fn condition(kind: &str, status: &str, reason: &str) -> Value {
+    // Without the time of a heartbeat the node lifecycle controller takes the node for an earlier one of the same name,
+    // whose last heartbeat may be too long ago, and calls it unreachable.
+    let heartbeat = Timestamp::now().to_string();
+    json!({"type": kind, "status": status, "reason": reason, "lastHeartbeatTime": heartbeat})
 }
 
 impl ControlPlane {
