@@ -137,7 +137,7 @@ pub(crate) fn is_write(event: &AuditEvent, user: &str) -> bool {
     event.user == user && ["create", "update", "patch", "delete"].contains(&event.verb.as_str())
 }
 
-/// Whether this renews the lease of the leader, which goes on while nothing happens.
+/// Whether this renews the lease of the leader, as it does also while nothing happens.
 fn is_of_lease(event: &AuditEvent) -> bool {
     event.resource == "leases"
 }
