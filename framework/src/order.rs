@@ -6,136 +6,12 @@
 //! jobs compared ([`crate::plugin::OrderScope::Anything`]), all are compared instead, which is slow.
 // Parity: upstream leaves its heaps stale, see docs/parity.md#o1.
 
-use std::cmp::Ordering;
+mod heap;
 
-use kube_batch_model::column::{Column, JobIdx, Ordinal, QueueIdx};
+use kube_batch_model::column::{Column, JobIdx, QueueIdx};
 
+use self::heap::{ABSENT, Heap};
 use crate::{plugin::OrderScope, session::Session};
-
-/// The position of a queue or job that is in no heap.
-const ABSENT: u32 = u32::MAX;
-
-/// A binary heap whose members can be moved when their order changes. The caller stores the
-/// positions, so that many heaps over one table share a column.
-#[derive(Clone, Debug)]
-struct Heap<I> {
-    members: Vec<I>,
-}
-
-impl<I: Ordinal> Heap<I> {
-    fn new(members: Vec<I>, at: &mut Column<I, u32>, cmp: &impl Fn(I, I) -> Ordering) -> Self {
-        let mut heap = Self { members };
-        for (position, member) in heap.members.iter().enumerate() {
-            at[*member] = position as u32;
-        }
-        for position in (0..heap.members.len() / 2).rev() {
-            heap.sift_down(position, at, cmp);
-        }
-        heap
-    }
-
-    fn push(&mut self, member: I, at: &mut Column<I, u32>, cmp: &impl Fn(I, I) -> Ordering) {
-        self.members.push(member);
-        at[member] = (self.members.len() - 1) as u32;
-        self.sift_up(self.members.len() - 1, at, cmp);
-    }
-
-    fn remove(
-        &mut self,
-        position: usize,
-        at: &mut Column<I, u32>,
-        cmp: &impl Fn(I, I) -> Ordering,
-    ) -> I {
-        let member = self.members.swap_remove(position);
-        at[member] = ABSENT;
-        if position < self.members.len() {
-            at[self.members[position]] = position as u32;
-            self.resettle(position, at, cmp);
-        }
-        member
-    }
-
-    /// Moves the members whose order has changed to their new positions.
-    fn rekey(&mut self, changed: &[I], at: &mut Column<I, u32>, cmp: &impl Fn(I, I) -> Ordering) {
-        match changed {
-            [] => {}
-            [member] => self.resettle(at[*member] as usize, at, cmp),
-            // Moving several members one by one may leave them in the wrong order.
-            _ => *self = Self::new(std::mem::take(&mut self.members), at, cmp),
-        }
-    }
-
-    /// Moves a member whose order has changed to its new position.
-    fn resettle(
-        &mut self,
-        position: usize,
-        at: &mut Column<I, u32>,
-        cmp: &impl Fn(I, I) -> Ordering,
-    ) {
-        if self.sift_up(position, at, cmp) == position {
-            self.sift_down(position, at, cmp);
-        }
-    }
-
-    fn sift_up(
-        &mut self,
-        mut position: usize,
-        at: &mut Column<I, u32>,
-        cmp: &impl Fn(I, I) -> Ordering,
-    ) -> usize {
-        while position > 0 {
-            let parent = (position - 1) / 2;
-            if cmp(self.members[position], self.members[parent]).is_ge() {
-                break;
-            }
-            self.swap(position, parent, at);
-            position = parent;
-        }
-        position
-    }
-
-    fn sift_down(
-        &mut self,
-        mut position: usize,
-        at: &mut Column<I, u32>,
-        cmp: &impl Fn(I, I) -> Ordering,
-    ) {
-        loop {
-            let children = 2 * position + 1..(2 * position + 3).min(self.members.len());
-            let Some(least) = children.min_by(|l, r| cmp(self.members[*l], self.members[*r]))
-            else {
-                return;
-            };
-            if cmp(self.members[least], self.members[position]).is_ge() {
-                return;
-            }
-            self.swap(position, least, at);
-            position = least;
-        }
-    }
-
-    fn swap(&mut self, l: usize, r: usize, at: &mut Column<I, u32>) {
-        self.members.swap(l, r);
-        at[self.members[l]] = l as u32;
-        at[self.members[r]] = r as u32;
-    }
-
-    fn pop(
-        &mut self,
-        scope: OrderScope,
-        at: &mut Column<I, u32>,
-        cmp: &impl Fn(I, I) -> Ordering,
-    ) -> Option<I> {
-        let first = match scope {
-            OrderScope::Own => 0,
-            OrderScope::Anything => {
-                let positions = 0..self.members.len();
-                positions.min_by(|l, r| cmp(self.members[*l], self.members[*r]))?
-            }
-        };
-        (!self.members.is_empty()).then(|| self.remove(first, at, cmp))
-    }
-}
 
 /// The jobs of a queue whose next turn recalls the last try.
 #[derive(Clone, Debug, Default)]
@@ -354,32 +230,4 @@ pub fn give_turn(
     let next = turn(session, job);
     session.end_turn(&begun);
     next
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn the_first_is_the_minimum_whatever_changed(
-            mut keys in prop::collection::vec(0_u32..20, 1..30),
-            changes in prop::collection::vec((any::<prop::sample::Index>(), 0_u32..20), 0..60),
-        ) {
-            let mut at: Column<JobIdx, u32> = Column::filled(ABSENT, keys.len());
-            let all: Vec<JobIdx> = at.ids().collect();
-            let mut heap = Heap::new(all, &mut at, &|l: JobIdx, r: JobIdx| keys[l.at()].cmp(&keys[r.at()]).then(l.cmp(&r)));
-            for (index, key) in changes {
-                let row = JobIdx::new(index.index(keys.len()));
-                keys[row.at()] = key;
-                let cmp = |l: JobIdx, r: JobIdx| keys[l.at()].cmp(&keys[r.at()]).then(l.cmp(&r));
-                heap.resettle(at[row] as usize, &mut at, &cmp);
-                let least = heap.members.iter().copied().min_by(|l, r| cmp(*l, *r));
-                let popped = heap.pop(OrderScope::Own, &mut at, &cmp);
-                prop_assert_eq!(popped, least);
-                heap.push(popped.expect("never empty"), &mut at, &cmp);
-            }
-        }
-    }
 }
