@@ -19,6 +19,7 @@ mod nominations;
 mod not_admitted;
 mod preemption;
 mod properties;
+mod queues;
 mod recording;
 mod renamed_actions;
 mod reservations;

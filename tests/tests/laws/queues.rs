@@ -1,0 +1,4 @@
+//! Laws of queues that form a tree.
+
+mod division;
+mod exact;
