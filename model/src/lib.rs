@@ -23,6 +23,7 @@ pub mod node_set;
 mod null;
 pub mod object_status;
 pub mod pairs;
+pub mod people;
 pub mod physical;
 pub mod problem;
 pub use kube_batch_quantity as quantity;
