@@ -59,19 +59,26 @@ impl Action for Allocate {
 
     fn execute(&self, session: &mut Session) {
         let mut waiting = Waiting::default();
-        let mut first = first_turns(session);
+        let gets_loans_only = |session: &Session, job| session.plugins().gets_loans_only(job);
+        let mut first = first_turns(session, |job| !gets_loans_only(session, job));
         first.run_unless_overused(session, |session, job| {
             first_turn(session, job, &mut waiting, &mut Budget::All)
         });
-        let mut turns = Turns::new(session, |job| has_work(session, job));
+        let mut turns =
+            Turns::new(session, |job| has_work(session, job) && !gets_loans_only(session, job));
         for queue in within_deserved(session, &mut turns, &mut waiting) {
             turns.put_back_queue(session, queue);
         }
         let overused = turns.run_unless_overused(session, |session, job| {
             turn(session, job, &mut waiting, &mut Budget::All)
         });
-        if !overused.is_empty() {
-            lend(session, turns, overused, &mut waiting);
+        let mut borrowers = session.active_jobs().to_vec();
+        borrowers.retain(|job| has_work(session, *job) && gets_loans_only(session, *job));
+        for queue in overused.iter().copied() {
+            turns.put_back_queue(session, queue);
+        }
+        if !overused.is_empty() || !borrowers.is_empty() {
+            lend(session, turns, &borrowers, &mut waiting);
         }
         // Those that might have taken their places had their turns.
         session.commit_ready_nominations();
@@ -123,7 +130,7 @@ fn brings_above_deserved(
         }
     }
     cluster.dimensions.shared().any(|dim| {
-        let above = session.plugins().spare(queue, dim);
+        let above = session.plugins().excess(queue, dim);
         gains[dim] > 0 && above.is_some_and(|above| above + gains[dim] > 0)
     })
 }
@@ -141,16 +148,19 @@ fn waiting_tasks<'a>(
     })
 }
 
-/// Gives turns to overused queues, on what may be lent.
-fn lend(session: &mut Session, mut turns: Turns, overused: Vec<QueueIdx>, waiting: &mut Waiting) {
-    for queue in overused {
-        turns.put_back_queue(session, queue);
+/// Gives turns to the queues that are left, and to jobs that get loans only, on what may be lent.
+fn lend(session: &mut Session, mut turns: Turns, borrowers: &[JobIdx], waiting: &mut Waiting) {
+    for job in borrowers.iter().copied() {
+        if let Some(queue) = session.cluster().jobs.queue[job] {
+            turns.put_back_job(session, queue, job);
+            turns.put_back_queue(session, queue);
+        }
     }
     let mut lending = Lending {
         withheld: Withheld::of(session),
         idle: session.cluster().total_available(Capacity::Idle),
     };
-    first_turns(session).run(session, |session, job| {
+    first_turns(session, |_| true).run(session, |session, job| {
         first_turn(session, job, waiting, &mut Budget::Lent(&mut lending))
     });
     turns.run(session, |session, job| turn(session, job, waiting, &mut Budget::Lent(&mut lending)));
@@ -163,7 +173,7 @@ fn has_work(session: &Session, job: JobIdx) -> bool {
 /// Turns of torn gangs that this action can help, and of the jobs of their queues that go before them: so a gang is
 /// completed before a job of any queue gets the room that it needs.
 // Parity: new, see docs/parity.md#g1.
-fn first_turns(session: &Session) -> Turns {
+fn first_turns(session: &Session, include: impl Fn(JobIdx) -> bool) -> Turns {
     let cluster = session.cluster();
     let is_torn = |job: JobIdx| cluster.jobs.is_torn[job] && !session.plugins().job_ready(job);
     // Best-effort tasks are placed in backfill.
@@ -184,7 +194,9 @@ fn first_turns(session: &Session) -> Turns {
     }
     Turns::new(session, |job| {
         let last = cluster.jobs.queue[job].and_then(|queue| last[queue]);
-        last.is_some_and(|last| order(&job, &last).is_le()) && has_work(session, job)
+        last.is_some_and(|last| order(&job, &last).is_le())
+            && has_work(session, job)
+            && include(job)
     })
 }
 

@@ -24,21 +24,13 @@ impl Budget<'_> {
         }
     }
 
-    /// The resources of which the request fits into what is idle, but not without using what is
-    /// withheld.
-    pub(crate) fn withheld_dims(&self, request: &Request) -> Vec<Dim> {
-        match self {
-            Budget::All => Vec::new(),
-            Budget::Lent(lending) => lending.withheld_dims(request),
-        }
-    }
-
     /// The job for which a resource is withheld that a task may not use, although it has just been
     /// placed on idle resources.
     pub(crate) fn refusal(&self, session: &Session, task: TaskIdx) -> Option<Failure> {
-        let Budget::Lent(Lending { withheld, .. }) = self else { return None };
-        let dims = self.withheld_dims(session.cluster().request(task));
-        let refused = dims.into_iter().find(|dim| !withheld.can_be_reclaimed(session, task, *dim));
+        let Budget::Lent(lending) = self else { return None };
+        let withheld = &lending.withheld;
+        let mut dims = lending.withheld_dims(session, task);
+        let refused = dims.find(|dim| !withheld.can_be_reclaimed(session, task, *dim));
         refused.map(|dim| Failure::Withheld(withheld.job(session, dim)))
     }
 
@@ -67,14 +59,22 @@ pub(crate) struct Lending {
 }
 
 impl Lending {
-    /// The resources of which the request fits into what is idle, but would use what is withheld. A
+    /// The resources of which the request of a task fits into what is idle, but uses what is withheld, unless less is
+    /// withheld by as much now that the task has been placed. A
     /// request for more than is idle in the whole cluster fits on no node and is not refused here.
-    fn withheld_dims(&self, request: &Request) -> Vec<Dim> {
-        let withheld = self.withheld.amounts();
-        let amounts = request.shared();
-        let dims = amounts
-            .filter(|(dim, amount)| (0..withheld[*dim]).contains(&(self.idle[*dim] - amount)));
-        dims.map(|(dim, _)| dim).collect()
+    fn withheld_dims<'a>(
+        &'a self,
+        session: &'a Session,
+        task: TaskIdx,
+    ) -> impl Iterator<Item = Dim> + use<'a> {
+        let amounts = session.cluster().request(task).shared();
+        let refused = amounts.filter(move |(dim, amount)| {
+            let (before, after) = (self.idle[*dim], self.idle[*dim] - amount);
+            let withheld = self.withheld.amount(session, *dim, None);
+            (0..withheld).contains(&after)
+                && after - withheld < before - self.withheld.amount(session, *dim, Some(task))
+        });
+        refused.map(|(dim, _)| dim)
     }
 
     fn take(&mut self, request: &Request) {

@@ -134,8 +134,8 @@ fn place_task(
     let session = statement.session_mut();
     let class = session.cluster().tasks.class[task];
     let may_wait = matches!(budget, Budget::All) && goal.accepts_future_idle();
-    session.within_capability(task, &[], Capacity::FutureIdle).map_err(Failure::Capability)?;
-    let limit = session.within_capability(task, &[], Capacity::Idle).map_err(Failure::Capability);
+    session.within_limits(task, &[], Capacity::FutureIdle).map_err(Failure::QueueLimit)?;
+    let limit = session.within_limits(task, &[], Capacity::Idle).map_err(Failure::QueueLimit);
     let choice = match &limit {
         Ok(()) if may_wait => session.search().best_node(class),
         Ok(()) => session.search().best_node_in(class, Capacity::Idle),
@@ -182,7 +182,7 @@ pub(crate) fn place_if_free(
 ) -> bool {
     let session = statement.session_mut();
     let class = session.cluster().tasks.class[task];
-    session.within_capability(task, &[], choice.capacity).is_ok()
+    session.within_limits(task, &[], choice.capacity).is_ok()
         && session.search().fits(class, choice.node, choice.capacity)
         && place_within(statement, task, choice, budget).is_ok()
 }

@@ -50,7 +50,7 @@ impl Terms {
         let Some(queue) = session.cluster().jobs.queue[job] else { return false };
         match self {
             Self::Any => true,
-            Self::WithinDeserved => !session.plugins().exceeds_deserved(queue, job),
+            Self::WithinDeserved => !session.plugins().exceeds_deserved(queue, job, None),
             Self::Instead { before, nodes } => {
                 let held = session.cluster().queues.held[queue].iter();
                 held.zip(before.iter()).all(|(now, before)| now <= before)
@@ -122,7 +122,7 @@ pub(crate) fn take(
 fn candidates(session: &mut Session, job: JobIdx, first: TaskIdx) -> Vec<JobIdx> {
     let mut jobs = session.jobs_with_kept_moves();
     jobs.retain(|other| may_take(session, job, first, *other));
-    let is_capped = matches!(session.failure(job), Some(Failure::Capability(_)));
+    let is_capped = matches!(session.failure(job), Some(Failure::QueueLimit(_)));
     let class = session.cluster().tasks.class[first];
     if !is_capped && !session.search().is_open_to_change(class) {
         jobs.retain(|other| makes_room(session, first, *other));
@@ -195,7 +195,7 @@ fn give_back_if_free(session: &mut Session, (job, places): Dropped) {
         let capacity = if waits { Capacity::FutureIdle } else { Capacity::Idle };
         let session = statement.session_mut();
         let class = session.cluster().tasks.class[task];
-        let is_free = session.within_capability(task, &[], capacity).is_ok()
+        let is_free = session.within_limits(task, &[], capacity).is_ok()
             && session.search().fits(class, node, capacity);
         if !is_free {
             return;

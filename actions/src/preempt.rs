@@ -68,7 +68,7 @@ impl Action for Preempt {
         let withheld = Withheld::of(session);
         for job in jobs {
             let Some(queue) = session.cluster().jobs.queue[job] else { continue };
-            let withheld = withheld_from(session, queue, &withheld);
+            let withheld = withheld_from(session, queue, job, &withheld);
             let between = VictimPolicy::same_queue(withheld);
             if may_evict_placed(between, session, job, next) {
                 foresee(between, session, &mut search, job, next);
@@ -102,13 +102,16 @@ fn may_evict_placed(
     })
 }
 
-/// The resources the queue must leave to others, if it is overused and any are withheld.
+/// The resources that a job must leave to others, if it gets loans and any are withheld.
 fn withheld_from<'a>(
     session: &Session,
     queue: QueueIdx,
+    job: JobIdx,
     withheld: &'a Withheld,
 ) -> Option<&'a Withheld> {
-    (withheld.is_any() && session.plugins().overused(queue)).then_some(withheld)
+    let plugins = session.plugins();
+    let borrows = || plugins.overused(queue) || plugins.gets_loans_only(job);
+    (withheld.is_any() && borrows()).then_some(withheld)
 }
 
 fn between_jobs(
@@ -120,7 +123,7 @@ fn between_jobs(
 ) {
     let mut waiting = Waiting::default();
     turns.run_queue(session, queue, |session, job| {
-        let policy = VictimPolicy::same_queue(withheld_from(session, queue, withheld));
+        let policy = VictimPolicy::same_queue(withheld_from(session, queue, job, withheld));
         turn(policy, session, search, job, &mut waiting)
     });
 }
@@ -136,7 +139,7 @@ fn inside_jobs(
     jobs.retain(|job| session.has_waiting_tasks(*job));
     jobs.sort_by(|l, r| session.plugins().job_order(*l, *r));
     for job in jobs {
-        let policy = VictimPolicy::same_job(withheld_from(session, queue, withheld));
+        let policy = VictimPolicy::same_job(withheld_from(session, queue, job, withheld));
         give_turn(session, job, &mut |session, job| {
             turn(policy, session, search, job, &mut Waiting::default())
         });

@@ -10,8 +10,9 @@
 
 use kube_batch_framework::{
     cycle::Action, foresight::NextCycle, order::Turns, session::Session, spec::ActionSpec,
+    withheld::Withheld,
 };
-use kube_batch_model::column::JobIdx;
+use kube_batch_model::column::{JobIdx, QueueIdx};
 
 use crate::{
     victims::{VictimPolicy, VictimSearch, foresee, turn},
@@ -41,29 +42,59 @@ impl Action for Reclaim {
     fn execute(&self, session: &mut Session) {
         let mut search = VictimSearch::new(session.cluster());
         let mut waiting = Waiting::default();
-        let mut turns = Turns::new(session, |job| session.has_waiting_tasks(job));
-        turns.run_unless_overused(session, |session, job| {
-            turn(VictimPolicy::other_queues(), session, &mut search, job, &mut waiting)
+        let mut turns = Turns::new(session, |job| {
+            session.has_waiting_tasks(job) && !session.plugins().gets_loans_only(job)
+        });
+        let mut withheld = None;
+        let is_overused =
+            |session: &Session, queue| session.plugins().overused_on_path(queue) == Some(queue);
+        turns.run_unless(session, is_overused, |session, job| {
+            let policy = policy(session, job, &mut withheld);
+            turn(policy, session, &mut search, job, &mut waiting)
         });
     }
 
     fn foresee(&self, session: &mut Session, next: &mut NextCycle) {
         let mut search = VictimSearch::new(session.cluster());
         let jobs: Vec<JobIdx> = session.cluster().jobs.key.ids().collect();
+        let mut withheld = None;
         for job in jobs {
             if session.has_waiting_tasks(job) && may_reclaim(session, job, next) {
-                foresee(VictimPolicy::other_queues(), session, &mut search, job, next);
+                let policy = policy(session, job, &mut withheld);
+                foresee(policy, session, &mut search, job, next);
             }
         }
     }
 }
 
+/// From which queues a job may reclaim. If one above its own is overused, only from those below that, and what is withheld
+/// stays idle.
+// Parity: see docs/parity.md#q7.
+fn policy<'a>(
+    session: &mut Session,
+    job: JobIdx,
+    withheld: &'a mut Option<Withheld>,
+) -> VictimPolicy<'a> {
+    let overused = session.cluster().jobs.queue[job]
+        .and_then(|own| session.plugins().overused_on_path(own).map(|above| (own, above)));
+    let Some((own, above)) = overused else { return VictimPolicy::other_queues(usize::MAX, None) };
+    let most = session.cluster().queues.tree.path(own).take_while(|queue| *queue != above).count();
+    if withheld.is_none() {
+        *withheld = Some(Withheld::of(session));
+    }
+    VictimPolicy::other_queues(most, withheld.as_ref())
+}
+
 /// Whether the queue of the job may reclaim a resource of which the queue of a placed task holds more than it deserves.
 fn may_reclaim(session: &Session, job: JobIdx, next: &NextCycle) -> bool {
     let (cluster, plugins) = (session.cluster(), session.plugins());
-    let Some(queue) = cluster.jobs.queue[job].filter(|queue| !plugins.overused(*queue)) else {
+    let is_overused = |queue: &QueueIdx| plugins.overused_on_path(*queue) == Some(*queue);
+    let Some(queue) = cluster.jobs.queue[job].filter(|queue| !is_overused(queue)) else {
         return false;
     };
+    if plugins.gets_loans_only(job) {
+        return false;
+    }
     let grown = next.first_placed().iter().filter_map(|task| cluster.queue_of(*task));
     let mut others = grown.filter(|grown| *grown != queue);
     let wanted = &cluster.jobs.waiting[job];

@@ -256,7 +256,7 @@ fn place_first(
         Budget::Lent(_) => &[Capacity::Idle],
     };
     let mut choices = capacities.iter().map(|capacity| {
-        session.within_capability(task, &[], *capacity).ok()?;
+        session.within_limits(task, &[], *capacity).ok()?;
         session.search().best_node_of(class, domain, *capacity)
     });
     let Some(choice) = choices.find_map(|choice| choice) else { return false };

@@ -456,7 +456,7 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
         let best = match self.best.take() {
             // That is the reason in the best domain, and not how large it is.
             Some(TriedDomain {
-                failure: Some(failure @ (Failure::Capability(_) | Failure::Withheld(_))),
+                failure: Some(failure @ (Failure::QueueLimit(_) | Failure::Withheld(_))),
                 ..
             }) => return failure,
             Some(TriedDomain { domain, n_fitting, failure }) => Some(BestDomain {
@@ -470,7 +470,7 @@ impl<'a, 's, 'b> Placing<'a, 's, 'b> {
                         Failure::NoDomain(_)
                         | Failure::NeverFits(_)
                         | Failure::NotEnoughGroups(_)
-                        | Failure::Capability(_)
+                        | Failure::QueueLimit(_)
                         | Failure::Withheld(_)
                         | Failure::Held(_)
                         | Failure::Reserved { .. },

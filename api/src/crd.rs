@@ -12,12 +12,16 @@ use k8s_openapi::{
         CustomResourceColumnDefinition, CustomResourceDefinition, CustomResourceDefinitionNames,
         CustomResourceDefinitionSpec, CustomResourceDefinitionVersion,
         CustomResourceSubresourceStatus, CustomResourceSubresources, CustomResourceValidation,
-        JSONSchemaProps,
+        JSONSchemaProps, ValidationRule,
     },
-    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
+    apimachinery::pkg::{
+        api::resource::Quantity,
+        apis::meta::v1::{LabelSelector, ObjectMeta},
+    },
 };
 use kube::core::Resource;
 use kube_batch_model::{
+    facts::queue::QueueOrder,
     group_version::GroupVersion,
     object_status::{PodGroupStatus, QueueStatus},
 };
@@ -59,12 +63,62 @@ pub struct QueueSpec {
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "resource_list_schema")]
     pub capability: BTreeMap<String, Quantity>,
+    /// The queue above this one. What that deserves is divided among the queues below it, and only queues
+    /// without others below them take jobs. At the top if absent. At most ten queues are above each other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub parent: Option<String>,
+    /// What the queue gets before weights count, as far as its pods request it, by resource. A resource
+    /// that is not named is what the queues below it get in this way; a number, 0 too, is used as it is.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "resource_list_schema")]
+    pub deserved: BTreeMap<String, Quantity>,
+    /// What is kept free for the queue and those below it, whether they use it or not, by resource.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "resource_list_schema")]
+    pub guarantee: BTreeMap<String, Quantity>,
+    /// Of the queues below one parent, those of higher priority are served first: of what guarantees and
+    /// deserved amounts leave, they get all that they can use before others get anything. 0 if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = -1_000_000, max = 1_000_000))]
+    pub priority: Option<i32>,
+    /// Whether queues outside this one may have its pods evicted to take back what they deserve; also the
+    /// pods of the queues below it. True if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reclaimable: Option<bool>,
+    /// Closed: the queue and those below it start nothing, and what runs stays. Open if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "desired_state_schema")]
+    pub state: Option<DesiredState>,
+    /// How many jobs of the queue and those below it hold resources at the same time. No limit if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub max_running_jobs: Option<i32>,
+    /// The order of the jobs of the queue. Priority, if absent: as the configuration says. Fifo: by
+    /// priority, then by age. StrictFifo: the same, and no job starts before one that waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "queue_order_schema")]
+    pub order: Option<QueueOrder>,
+    /// The namespaces whose jobs may use the queue and those below it, by their labels. Every namespace if
+    /// absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "label_selector_schema")]
+    pub namespace_selector: Option<LabelSelector>,
     /// How long a pod or gang of the queue runs before it may be evicted for another, such as `10m`: a
     /// number with a unit from `ms` to `h`, or several. Pods of system priority classes evict it
-    /// earlier. By default there is no such time.
+    /// earlier. If absent, the time of the queue above it, if that has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "duration_schema")]
     pub min_runtime: Option<String>,
+}
+
+/// Whether a queue is to start jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DesiredState {
+    /// It does.
+    Open,
+    /// It starts nothing.
+    Closed,
 }
 
 fn is_zero(number: &i32) -> bool {
@@ -89,6 +143,46 @@ fn resource_list_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
             "pattern": r"^\+?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?[0-9]+))?$",
         },
     })
+}
+
+/// A label selector, with bounds.
+fn label_selector_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let values = schemars::json_schema!({
+        "type": "array", "maxItems": 64, "items": {"type": "string", "maxLength": 63},
+    });
+    schemars::json_schema!({
+        "type": "object",
+        "properties": {
+            "matchLabels": {
+                "type": "object",
+                "maxProperties": 64,
+                "additionalProperties": {"type": "string", "maxLength": 63},
+            },
+            "matchExpressions": {
+                "type": "array",
+                "maxItems": 64,
+                "items": {
+                    "type": "object",
+                    "required": ["key", "operator"],
+                    "properties": {
+                        "key": {"type": "string", "maxLength": 317},
+                        "operator": {"type": "string", "enum": ["In", "NotIn", "Exists", "DoesNotExist"]},
+                        "values": values,
+                    },
+                },
+            },
+        },
+    })
+}
+
+/// The names of [`DesiredState`].
+fn desired_state_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({"type": "string", "enum": ["Open", "Closed"]})
+}
+
+/// The names of [`QueueOrder`].
+fn queue_order_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({"type": "string", "enum": ["Priority", "Fifo", "StrictFifo"]})
 }
 
 /// A duration as Kubernetes writes it.
@@ -154,6 +248,10 @@ mod schema {
     #[derive(Default, Serialize, JsonSchema)]
     #[serde(rename_all = "camelCase", default)]
     pub(super) struct QueueStatus {
+        /// Open, Closing while it is closed and pods of it run, then Closed.
+        state: String,
+        /// How many queues name it as parent.
+        children: i32,
         /// Number of its PodGroups in phase Unknown.
         unknown: i32,
         /// Number of its PodGroups in phase Pending.
@@ -163,11 +261,17 @@ mod schema {
         /// What its pods hold.
         #[schemars(schema_with = "super::resource_list_schema")]
         allocated: BTreeMap<String, Quantity>,
+        /// What its pods hold, and those that wait request.
+        #[schemars(schema_with = "super::resource_list_schema")]
+        requested: BTreeMap<String, Quantity>,
         /// What it deserves: its part of the cluster by weight, with what other queues do not request, but
         /// at most what its own pods request and its capability.
         #[schemars(schema_with = "super::resource_list_schema")]
         deserved: BTreeMap<String, Quantity>,
-        /// Its part of the cluster by weight alone, whatever this and the other queues request.
+        /// What of that is kept free for it.
+        #[schemars(schema_with = "super::resource_list_schema")]
+        guaranteed: BTreeMap<String, Quantity>,
+        /// What it would deserve if it and all queues that have jobs requested all that there is.
         #[schemars(schema_with = "super::resource_list_schema")]
         fair_share: BTreeMap<String, Quantity>,
         /// What is kept free for the job of the queue that has a reservation.
@@ -176,6 +280,30 @@ mod schema {
         /// The largest part of its deserved amount that is allocated, over all resources, as a
         /// decimal number.
         share: String,
+        /// What is held of what is deserved, for people.
+        #[serde(rename = "use")]
+        usage: String,
+        /// What else was seen.
+        conditions: Vec<QueueCondition>,
+    }
+
+    /// One observation about a queue.
+    #[derive(Default, Serialize, JsonSchema)]
+    #[serde(rename_all = "camelCase", default)]
+    pub(super) struct QueueCondition {
+        /// What is observed: Active or Oversubscribed.
+        #[serde(rename = "type")]
+        type_: String,
+        /// True or False.
+        status: String,
+        /// One word for programs.
+        reason: String,
+        /// A sentence for people.
+        message: String,
+        /// When the status last changed.
+        last_transition_time: Option<Time>,
+        /// The generation of the queue that was observed.
+        observed_generation: i64,
     }
 }
 
@@ -292,6 +420,7 @@ fn pod_group_definition(version: GroupVersion) -> CustomResourceDefinition {
             scope: "Namespaced",
             about: "PodGroup is a gang: pods that name it in the annotation \
                     scheduling.k8s.io/group-name start together or not at all.",
+            rule: None,
             columns: vec![
                 Column::new("Queue", "string", ".spec.queue", "Queue whose share it uses"),
                 Column::new(
@@ -343,7 +472,14 @@ fn queue_definition(version: GroupVersion) -> CustomResourceDefinition {
             short_name: "q",
             scope: "Cluster",
             about: "Queue is a share of the cluster: PodGroups that name it count against it.",
+            rule: Some(ValidationRule {
+                rule: "!has(self.spec) || !has(self.spec.parent) || self.spec.parent != self.metadata.name".to_owned(),
+                message: Some("spec.parent must not be the queue itself".to_owned()),
+                ..Default::default()
+            }),
             columns: vec![
+                Column::new("Parent", "string", ".spec.parent", "The queue above it"),
+                Column::new("State", "string", ".status.state", "Whether it starts jobs"),
                 Column::new("Weight", "integer", ".spec.weight", "Relative part of the cluster"),
                 Column::new("Pending", "integer", ".status.pending", "PodGroups that wait"),
                 Column::new("Running", "integer", ".status.running", "PodGroups that run"),
@@ -380,9 +516,16 @@ fn queue_definition(version: GroupVersion) -> CustomResourceDefinition {
                     "Fair Share",
                     "string",
                     ".status.fairShare",
-                    "Its part of the cluster by weight alone",
+                    "What it deserves if all want all",
                 )
                 .wide(),
+                Column::new("Priority", "integer", ".spec.priority", "Place among its siblings")
+                    .wide(),
+                Column::new("Children", "integer", ".status.children", "Queues below it").wide(),
+                Column::new("Guaranteed", "string", ".status.guaranteed", "What is kept free")
+                    .wide(),
+                Column::new("Use", "string", ".status.use", "What is held of what is deserved")
+                    .wide(),
                 Column::new("Age", "date", ".metadata.creationTimestamp", "Time since creation"),
             ],
         },
@@ -407,6 +550,8 @@ struct Kind {
     short_name: &'static str,
     scope: &'static str,
     about: &'static str,
+    /// What an object must fulfil by itself.
+    rule: Option<ValidationRule>,
     columns: Vec<Column>,
 }
 
@@ -461,6 +606,7 @@ fn definition(
     let schema = JSONSchemaProps {
         type_: text("object"),
         description: text(kind.about),
+        x_kubernetes_validations: kind.rule.map(|rule| vec![rule]),
         properties: Some(BTreeMap::from([
             ("spec".to_owned(), described("What the user wants.", spec)),
             ("status".to_owned(), described("What the scheduler last saw.", status)),
@@ -537,7 +683,7 @@ fn remove_noise(schema: &mut serde_json::Map<String, serde_json::Value>) {
 
 #[cfg(test)]
 mod tests {
-    use kube_batch_model::object_status::PodGroupCondition;
+    use kube_batch_model::{object_status::PodGroupCondition, queue_condition::QueueCondition};
 
     use super::*;
 
@@ -624,9 +770,22 @@ mod tests {
         let (phase, conditions) = ("Pending".to_owned(), vec![condition]);
         let group = PodGroupStatus { phase, conditions, ..PodGroupStatus::default() };
         let amounts = || [("cpu".to_owned(), "1".to_owned())].into();
+        let condition_of_queue = QueueCondition {
+            last_transition_time: Some(jiff::Timestamp::UNIX_EPOCH),
+            observed_generation: Some(1),
+            message: "m".to_owned(),
+            reason: "r".to_owned(),
+            ..QueueCondition::default()
+        };
         let queue = QueueStatus {
+            state: "Open".to_owned(),
+            children: 1,
             allocated: amounts(),
+            requested: amounts(),
             deserved: amounts(),
+            guaranteed: amounts(),
+            usage: "cpu 1/1".to_owned(),
+            conditions: vec![condition_of_queue],
             fair_share: amounts(),
             reserved: amounts(),
             share: "1".to_owned(),
@@ -644,6 +803,8 @@ mod tests {
             written(serde_json::json!(group))
         );
         assert_eq!(fields(schema_of::<schema::PodGroupCondition>()), written(condition));
+        let condition = serde_json::json!(queue.conditions[0]);
         assert_eq!(fields(schema_of::<schema::QueueStatus>()), written(serde_json::json!(queue)));
+        assert_eq!(fields(schema_of::<schema::QueueCondition>()), written(condition));
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod hints;
 pub(crate) mod jobs;
 mod matching;
 mod options;
+pub(crate) mod queues;
 pub(crate) mod rows;
 pub(crate) mod storage;
 
@@ -20,8 +21,8 @@ use std::{
 };
 
 use kube_batch_model::{
-    cluster::{Cluster, KeptColumns, Nodes, Queues},
-    column::{Column, Dim},
+    cluster::{Cluster, KeptAvailable, KeptColumns, Nodes},
+    column::Column,
     facts::{fact::Fact, group::GroupFacts, policy::BudgetFacts, queue::QueueFacts},
     group_version::{GroupVersion, Join},
     name::{Name, ObjectKey},
@@ -35,6 +36,7 @@ use self::{
     devices::{ClaimUsers, devices_of, of_devices, published_devices},
     hints::Hints,
     jobs::sort_into_jobs,
+    queues::queues_of,
     rows::SnapshotRows,
     storage::storage_of,
 };
@@ -84,7 +86,7 @@ pub(crate) fn fold(
     let members = sort_into_jobs(store, &groups, options);
     let dimensions = dimensions_of(store);
     let nodes = nodes_of(store, &dimensions);
-    let queues = queues_of(queues, &dimensions);
+    let queues = queues_of(queues, &dimensions, store);
     let rows = SnapshotRows::new(members, &dimensions, &nodes, queues, (store, assumed, options));
     let SnapshotRows {
         classifier,
@@ -192,7 +194,10 @@ fn last_of_each<K: Ord + Clone, F: Fact>(
 // Parity: see docs/parity.md#r7.
 fn dimensions_of(store: &Store) -> Dimensions {
     let nodes = store.nodes.values().map(|facts| &facts.allocatable);
-    let queues = store.queues.values().map(|facts| &facts.capability);
+    let queues = store
+        .queues
+        .values()
+        .flat_map(|facts| [&facts.capability, &facts.deserved, &facts.guarantee]);
     let names: BTreeSet<&Name> =
         nodes.chain(queues).flat_map(|list| list.iter().map(|(name, _)| name)).collect();
     Dimensions::with_devices(names.into_iter().cloned(), &of_devices(store))
@@ -218,25 +223,6 @@ fn nodes_of(store: &Store, dimensions: &Dimensions) -> Nodes {
         scoring: Column::filled([0; 2], n_nodes),
         tasks: Column::filled(Vec::new(), n_nodes),
         columns: KeptColumns::default(),
+        kept: KeptAvailable::default(),
     }
-}
-
-fn queues_of(queues: Vec<&Arc<QueueFacts>>, dimensions: &Dimensions) -> Queues {
-    let mut facts: Vec<_> = queues.into_iter().map(Arc::clone).collect();
-    facts.sort_by(|l, r| (l.created, &l.name).cmp(&(r.created, &r.name)));
-    let nothing = Ledger::zero(dimensions.len(), facts.len());
-    Queues {
-        held: nothing.clone(),
-        leaving: nothing.clone(),
-        stuck: nothing,
-        capability: facts.iter().map(|facts| limits_of(dimensions, facts)).collect(),
-        jobs: Column::filled(Vec::new(), facts.len()),
-        facts: facts.into_iter().collect(),
-    }
-}
-
-/// The hard limits of a queue.
-pub(crate) fn limits_of(dimensions: &Dimensions, facts: &QueueFacts) -> Vec<(Dim, i64)> {
-    let limits = facts.capability.iter();
-    limits.filter_map(|(name, limit)| Some((dimensions.get(name)?, limit))).collect()
 }

@@ -114,6 +114,9 @@ enum Step {
         created: u8,
         limit: Option<u8>,
         version: GroupVersion,
+        parent: Option<u8>,
+        /// The label of the namespaces that it selects.
+        selected: Option<u8>,
     },
     DeleteQueue(u8, GroupVersion),
     Class(i32),
@@ -228,7 +231,10 @@ fn group_step() -> impl Strategy<Value = Step> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let queue = (0..2_u8, 0..2_u8, prop::option::of(1..9_u8), version());
+    // The last of them never exists.
+    let parent = prop::option::weighted(0.5, 0..5_u8);
+    let selected = prop::option::weighted(0.3, 0..2_u8);
+    let queue = (0..4_u8, 0..2_u8, prop::option::of(1..9_u8), version(), parent, selected);
     let parent = prop::option::weighted(0.2, 0..2_u8);
     let composite = (0..2_u8, parent, 0..2_i32, prop::option::weighted(0.5, 0..2_u8));
     let budget = (0..2_u8, prop::option::weighted(0.3, 0..2_u8), 0..3_i32, 1..3_u8);
@@ -247,10 +253,10 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (0..4_u8, 1..9_u8, prop::bool::weighted(0.2))
             .prop_map(|(name, cpu, has_gpus)| Step::Node { name, cpu, has_gpus }),
         1 => (0..4_u8).prop_map(Step::DeleteNode),
-        1 => queue.prop_map(|(name, created, limit, version)| Step::Queue {
-            name, created, limit, version,
+        2 => queue.prop_map(|(name, created, limit, version, parent, selected)| Step::Queue {
+            name, created, limit, version, parent, selected,
         }),
-        1 => (0..2_u8, version()).prop_map(|(name, version)| Step::DeleteQueue(name, version)),
+        1 => (0..4_u8, version()).prop_map(|(name, version)| Step::DeleteQueue(name, version)),
         1 => (0..3_i32).prop_map(Step::Class),
         1 => (0..2_u8).prop_map(Step::Namespace),
         2 => budget.prop_map(|(name, owner, allowed, min)| Step::Budget {
@@ -434,6 +440,8 @@ impl World {
             created: 0,
             limit: None,
             version: GroupVersion::V1Alpha2,
+            parent: None,
+            selected: None,
         });
         world
     }
@@ -468,10 +476,18 @@ impl World {
                 let key = ObjectKey::new("ns", format!("g{name}"));
                 self.store.groups.delete(&(key, version));
             }
-            Step::Queue { name, created, limit, version } => {
+            Step::Queue { name, created, limit, version, parent, selected } => {
                 let meta = json!({"name": format!("q{name}"), "creationTimestamp": time(created)});
                 let limit = limit.map(|cpu| json!({"cpu": cpu.to_string()}));
-                let spec = json!({"weight": 1, "capability": limit.unwrap_or_else(|| json!({}))});
+                let mut spec =
+                    json!({"weight": 1, "capability": limit.unwrap_or_else(|| json!({}))});
+                if let Some(parent) = parent {
+                    spec["parent"] = json!(format!("q{parent}"));
+                }
+                if let Some(label) = selected {
+                    let labels = json!({"l": label.to_string()});
+                    spec["namespaceSelector"] = json!({"matchLabels": labels});
+                }
                 let meta = from(meta);
                 self.store.apply_queue(version, &RawObject::new(&meta, &spec)).expect("a queue");
             }
@@ -807,7 +823,14 @@ const fn group(name: u8) -> Step {
 #[test]
 fn only_jobs_of_an_api_that_cannot_be_read_wait_for_it() {
     let mut world = World::new();
-    world.run(Step::Queue { name: 0, created: 0, limit: None, version: GroupVersion::V1Alpha2 });
+    world.run(Step::Queue {
+        name: 0,
+        created: 0,
+        limit: None,
+        version: GroupVersion::V1Alpha2,
+        parent: None,
+        selected: None,
+    });
     world.run(group(0));
     // In a PodGroup that is known, in one that is not, and in none.
     for (name, group) in [(0, Some(0)), (1, Some(1)), (2, None)] {
@@ -865,7 +888,14 @@ fn what_happens_often_is_followed() {
         Step::DeletePod(1),
         Step::DeleteGroup(1, GroupVersion::V1Alpha2),
         Step::Node { name: 0, cpu: 7, has_gpus: false },
-        Step::Queue { name: 0, created: 0, limit: None, version: GroupVersion::V1Alpha2 },
+        Step::Queue {
+            name: 0,
+            created: 0,
+            limit: None,
+            version: GroupVersion::V1Alpha2,
+            parent: None,
+            selected: None,
+        },
         Step::Budget { name: 0, owner: None, allowed: 1, min: 1 },
         Step::Claim { is_bound: false },
         Step::Slice(2),

@@ -11,7 +11,7 @@ use kube_batch_model::{
     why::{AdmissionLimit, LimitUse, NotAdmitted},
 };
 
-use crate::session::Session;
+use crate::{served::problem_of_queue, session::Session};
 
 /// The PodGroups without pods whose controllers wait until these may be created.
 #[derive(Debug, Default)]
@@ -59,12 +59,15 @@ impl Admission {
         for job in no_pods.filter(|job| waits_for_admission(cluster, *job)) {
             match cluster.jobs.queue[job] {
                 None => drop(admission.refused.insert(job, Refusal::NoQueue)),
+                Some(_) if problem_of_queue(cluster, job).is_some() => {
+                    drop(admission.refused.insert(job, Refusal::NoQueue));
+                }
                 Some(_) if !cluster.jobs.has_min_resources[job] => {}
                 Some(_) if session.headroom.is_admitted(job) => {}
                 Some(queue) => jobs.push((queue, job)),
             }
         }
-        jobs.sort_by(|(_, l), (_, r)| session.plugins().job_order(*l, *r));
+        session.plugins().sort_jobs(&mut jobs);
         let mut kept = Kept::default();
         for (queue, job) in jobs {
             match kept.try_admit(session, queue, job) {
@@ -115,7 +118,10 @@ fn waits_for_admission(cluster: &Cluster, job: JobIdx) -> bool {
 /// What is kept for the groups that are admitted in this cycle.
 #[derive(Default)]
 struct Kept {
+    /// By queue, with those below it.
     queues: BTreeMap<QueueIdx, ResourceVector>,
+    /// In all queues.
+    total: Option<ResourceVector>,
     /// What is idle or being released.
     available: Option<ResourceVector>,
 }
@@ -134,23 +140,28 @@ impl Kept {
         }
         let group = cluster.jobs.group[job].as_ref().expect("a job without pods has a PodGroup");
         let min = cluster.dimensions.vector(&group.min_resources);
-        let none = || ResourceVector::zero(cluster.dimensions.len());
-        let kept = self.queues.entry(queue).or_insert_with(none);
-        for (dim, limit) in cluster.queues.capability[queue].iter().filter(|(dim, _)| min[*dim] > 0)
-        {
-            Lack {
-                resource: cluster.dimensions.name(*dim).clone(),
-                requested: min[*dim],
-                limit: *limit,
-                used: cluster.queues.used(queue, *dim),
-                kept: session.headroom.of_queue(queue, *dim) + kept[*dim],
+        for queue in cluster.queues.tree.path(queue) {
+            let limits = cluster.queues.capability[queue].iter();
+            for (dim, limit) in limits.filter(|(dim, _)| min[*dim] > 0) {
+                let kept = self.queues.get(&queue).map_or(0, |kept| kept[*dim]);
+                Lack {
+                    resource: cluster.dimensions.name(*dim).clone(),
+                    requested: min[*dim],
+                    limit: *limit,
+                    used: cluster.queues.used(queue, *dim),
+                    kept: session.headroom.of_queue(queue, *dim) + kept,
+                }
+                .unless_it_fits()
+                .map_err(|lack| Refusal::Capability { queue, lack })?;
             }
-            .unless_it_fits()
-            .map_err(|lack| Refusal::Capability { queue, lack })?;
         }
         // The headroom of a group to which no pod came has ended: others may have it until one does.
         if !session.headroom.has_lapsed(job) {
-            kept.add(&min, 1);
+            let none = || ResourceVector::zero(cluster.dimensions.len());
+            for queue in cluster.queues.tree.path(queue) {
+                self.queues.entry(queue).or_insert_with(none).add(&min, 1);
+            }
+            self.total.get_or_insert_with(none).add(&min, 1);
         }
         Ok(())
     }
@@ -161,7 +172,7 @@ impl Kept {
         let group = cluster.jobs.group[job].as_ref().expect("a job without pods has a PodGroup");
         for (resource, requested) in group.min_resources.iter().filter(|(_, amount)| *amount > 0) {
             let dim = cluster.dimensions.get(resource);
-            let newly: i64 = dim.map_or(0, |dim| self.queues.values().map(|kept| kept[dim]).sum());
+            let newly = dim.zip(self.total.as_ref()).map_or(0, |(dim, total)| total[dim]);
             Lack {
                 resource: resource.clone(),
                 requested,
@@ -181,7 +192,8 @@ fn fits_cluster(cluster: &Cluster, queue: QueueIdx, job: JobIdx) -> Result<(), L
     let total = cluster.total();
     for (resource, requested) in group.min_resources.iter() {
         let dim = cluster.dimensions.get(resource);
-        let mut capability = cluster.queues.capability[queue].iter();
+        let mut capability =
+            cluster.queues.tree.path(queue).flat_map(|queue| &cluster.queues.capability[queue]);
         if capability.any(|(limited, _)| Some(*limited) == dim) {
             continue;
         }

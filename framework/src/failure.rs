@@ -2,11 +2,13 @@
 //! names, is an [`Obstacle`](kube_batch_model::why::Obstacle).
 
 use kube_batch_model::{
-    column::{Dim, JobIdx, NodeIdx},
+    column::{Dim, JobIdx, NodeIdx, QueueIdx},
     reason::FitReport,
     why::{NeverFits, NoDomain, NotEnoughGroups},
 };
 use serde::{Deserialize, Serialize};
+
+use crate::guarantees::KeptFree;
 
 /// Why a task could not be placed. Those that other jobs can end are never remembered, and so not written down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,9 +21,9 @@ pub enum Failure {
     NeverFits(NeverFits),
     /// Too few groups of a composite PodGroup that its job is a part of have a place.
     NotEnoughGroups(Box<NotEnoughGroups>),
-    /// Its queue would exceed a hard limit.
+    /// Its queue may not hold more.
     #[serde(skip)]
-    Capability(Dim),
+    QueueLimit(QueueLimit),
     /// The idle resources it fits into are withheld for a job of another queue, if it still waits.
     #[serde(skip)]
     Withheld(Option<JobIdx>),
@@ -48,7 +50,7 @@ impl Failure {
             Self::NoDomain(failure) => failure.best.as_ref().map(|best| &best.report),
             Self::NeverFits(_)
             | Self::NotEnoughGroups(_)
-            | Self::Capability(_)
+            | Self::QueueLimit(_)
             | Self::Withheld(_)
             | Self::Held(_)
             | Self::Reserved { .. } => None,
@@ -67,4 +69,35 @@ pub struct RefusedGang {
     pub amount: i64,
     /// What the waiting jobs of the queue can use.
     pub usable: i64,
+}
+
+/// What keeps a queue from holding more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueLimit {
+    /// Its capability, or that of a queue above it.
+    Capability {
+        /// The queue.
+        queue: QueueIdx,
+        /// The resource.
+        dim: Dim,
+    },
+    /// Its number of jobs, or that of a queue above it.
+    Jobs {
+        /// The queue.
+        queue: QueueIdx,
+        /// How many may hold resources.
+        most: u32,
+    },
+    /// What is kept free for another queue.
+    Guarantee(KeptFree),
+}
+
+impl QueueLimit {
+    /// The queue that may hold no more.
+    pub const fn queue(self) -> Option<QueueIdx> {
+        match self {
+            Self::Capability { queue, .. } | Self::Jobs { queue, .. } => Some(queue),
+            Self::Guarantee(_) => None,
+        }
+    }
 }

@@ -95,7 +95,8 @@ impl Headroom {
         for job in has_minimum.map(|(job, _)| job) {
             let Some(group) = &cluster.jobs.group[job] else { continue };
             let Some(queue) = cluster.jobs.queue[job] else { continue };
-            if cluster.queues.capability[queue].is_empty() && !everywhere {
+            let mut path = cluster.queues.tree.path(queue);
+            if path.all(|queue| cluster.queues.capability[queue].is_empty()) && !everywhere {
                 continue;
             }
             let known = memory.get(&cluster.jobs.key[job]).filter(|known| known.uid == group.uid);
@@ -123,9 +124,11 @@ impl Headroom {
         });
         let next: ResourceVector = next.collect();
         let none = || ResourceVector::zero(cluster.dimensions.len());
-        let of_queue = self.queues.entry(group.queue).or_insert_with(none);
-        of_queue.add(&group.headroom, -1);
-        of_queue.add(&next, 1);
+        for queue in cluster.queues.tree.path(group.queue) {
+            let of_queue = self.queues.entry(queue).or_insert_with(none);
+            of_queue.add(&group.headroom, -1);
+            of_queue.add(&next, 1);
+        }
         group.headroom = next;
     }
 
@@ -134,14 +137,14 @@ impl Headroom {
         self.groups.is_empty()
     }
 
-    /// What is kept of a queue for groups.
+    /// What is kept of a queue for groups of it and of those below it.
     pub(crate) fn of_queue(&self, queue: QueueIdx, dim: Dim) -> i64 {
         self.queues.get(&queue).map_or(0, |headroom| headroom[dim])
     }
 
     /// What is kept in all queues.
     pub(crate) fn total(&self, dim: Dim) -> i64 {
-        self.queues.values().map(|headroom| headroom[dim]).sum()
+        self.groups.values().map(|group| group.headroom[dim]).sum()
     }
 
     /// The headroom of a job.
@@ -176,7 +179,9 @@ impl Headroom {
             let lost: i64 = lost.iter().map(|task| cluster.request(*task).get(dim)).sum();
             group.lacks(dim, cluster.jobs.held[job][dim] - lost + amount, n_held)
         };
-        let in_queue = |job: &JobIdx| self.groups.get(job).filter(|group| group.queue == queue);
+        let tree = &cluster.queues.tree;
+        let in_queue =
+            |job: &JobIdx| self.groups.get(job).filter(|group| tree.is_on_path(queue, group.queue));
         for job in evicted.keys().filter(|job| Some(**job) != own) {
             if let Some(group) = in_queue(job) {
                 kept += lacks(*job, group, 0, 0) - group.headroom[dim];

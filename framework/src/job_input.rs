@@ -330,7 +330,7 @@ const fn follows_from_input(failure: &Failure) -> bool {
         | Failure::NoDomain(_)
         | Failure::NeverFits(_) => true,
         // Other jobs can end these.
-        Failure::Capability(_)
+        Failure::QueueLimit(_)
         | Failure::Withheld(_)
         | Failure::Held(_)
         | Failure::Reserved { .. }

@@ -4,7 +4,11 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube_batch_model::{cluster::Cluster, column::TaskIdx, facts::policy::HIGHEST_USER_PRIORITY};
+use kube_batch_model::{
+    cluster::Cluster,
+    column::TaskIdx,
+    facts::{policy::HIGHEST_USER_PRIORITY, queue::QueueFacts},
+};
 
 use crate::{reservations::later, session::Session};
 
@@ -43,7 +47,8 @@ impl Session {
     pub(crate) fn next_end_of_protection(&self) -> Option<Timestamp> {
         let cluster = &self.cluster;
         let of_reservations = self.ends_of_protection();
-        let has_minimum = !cluster.queues.facts.values().all(|queue| queue.min_runtime.is_zero());
+        let has_none = |queue: &QueueFacts| queue.min_runtime.unwrap_or_default().is_zero();
+        let has_minimum = !cluster.queues.facts.values().all(|queue| has_none(queue));
         // A job may have tasks that were bound from another queue.
         let tasks =
             cluster.jobs.tasks.values().filter(|_| has_minimum).flat_map(|tasks| tasks.iter());
@@ -63,7 +68,7 @@ impl Session {
 
 fn min_runtime(cluster: &Cluster, task: TaskIdx) -> Option<Duration> {
     let queue = cluster.queue_of(task)?;
-    Some(cluster.queues.facts[queue].min_runtime).filter(|min| !min.is_zero())
+    Some(cluster.queues.min_runtime(queue)).filter(|min| !min.is_zero())
 }
 
 fn started(cluster: &Cluster, task: TaskIdx) -> Option<Timestamp> {

@@ -97,10 +97,10 @@ fn renew_task(statement: &mut Statement<'_>, task: TaskIdx, failure: &mut Option
     let session = statement.session_mut();
     let class = session.cluster().tasks.class[task];
     let node = session.cluster().tasks.nominated[task].expect("the task is nominated");
-    if session.within_capability(task, &[], Capacity::FutureIdle).is_err() {
+    if session.within_own_limits(task, &[], Capacity::FutureIdle).is_err() {
         return false;
     }
-    let limit = session.within_capability(task, &[], Capacity::Idle);
+    let limit = session.within_own_limits(task, &[], Capacity::Idle);
     let placed = if limit.is_ok()
         && !session.plugins().must_wait(task)
         && session.search().fits(class, node, Capacity::Idle)
@@ -109,7 +109,7 @@ fn renew_task(statement: &mut Statement<'_>, task: TaskIdx, failure: &mut Option
     } else if session.search().fits(class, node, Capacity::FutureIdle) {
         failure.get_or_insert_with(|| match limit {
             Ok(()) => Failure::Unfit(session.search().explain(class)),
-            Err(dim) => Failure::Capability(dim),
+            Err(at) => Failure::QueueLimit(at),
         });
         statement.pipeline(task, node)
     } else {

@@ -7,11 +7,17 @@
 // Parity: upstream leaves its heaps stale, see docs/parity.md#o1.
 
 mod heap;
+mod queues;
+
+use std::cmp::Ordering;
 
 use kube_batch_model::column::{Column, JobIdx, QueueIdx};
 
-use self::heap::{ABSENT, Heap};
-use crate::{plugin::OrderScope, session::Session};
+use self::{
+    heap::{ABSENT, Heap},
+    queues::{QueueHeaps, Siblings},
+};
+use crate::{plugin::OrderScope, report::never_fits, session::Session};
 
 /// The jobs of a queue whose next turn recalls the last try.
 #[derive(Clone, Debug, Default)]
@@ -51,8 +57,7 @@ pub enum NextTurn {
 #[derive(Debug)]
 pub struct Turns {
     scope: OrderScope,
-    queues: Heap<QueueIdx>,
-    queue_at: Column<QueueIdx, u32>,
+    queues: QueueHeaps,
     jobs: Column<QueueIdx, Heap<JobIdx>>,
     job_at: Column<JobIdx, u32>,
     /// Jobs that are in no heap, because a turn would only recall the last try. A turn of another job that
@@ -69,17 +74,22 @@ impl Turns {
     pub fn new(session: &Session, include: impl Fn(JobIdx) -> bool) -> Self {
         let cluster = session.cluster();
         let mut job_at = Column::filled(ABSENT, cluster.jobs.key.len());
-        let mut queue_at = Column::filled(ABSENT, cluster.queues.facts.len());
         let job_cmp = |l, r| session.plugins().job_order(l, r);
         let scope = session.order_scope();
-        let is_recalled = |job: &JobIdx| scope == OrderScope::Own && session.would_recall(*job);
+        let is_strict =
+            |job: &JobIdx| cluster.jobs.queue[*job].is_some_and(|queue| session.is_strict(queue));
+        let is_recalled = |job: &JobIdx| {
+            scope == OrderScope::Own && session.would_recall(*job) && !is_strict(job)
+        };
         let mut jobs: Column<QueueIdx, Heap<JobIdx>> = Column::new();
         let mut recalled: Column<QueueIdx, Recalled> = Column::new();
         let mut with_jobs = Vec::new();
         let mut included: Column<QueueIdx, Vec<JobIdx>> =
             Column::filled(Vec::new(), cluster.queues.facts.len());
         for job in session.active_jobs().iter().copied().filter(|job| include(*job)) {
-            if let Some(queue) = cluster.jobs.queue[job] {
+            // Jobs of other queues are not scheduled.
+            let queue = cluster.jobs.queue[job].filter(|queue| cluster.queues.tree.is_leaf(*queue));
+            if let Some(queue) = queue {
                 included[queue].push(job);
             }
         }
@@ -92,11 +102,11 @@ impl Turns {
             jobs.push(Heap::new(members, &mut job_at, &job_cmp));
             recalled.push(Recalled { jobs: of_recalled, is_sorted: false });
         }
-        let queues =
-            Heap::new(with_jobs, &mut queue_at, &|l, r| session.plugins().queue_order(l, r));
+        let n_queues = cluster.queues.facts.len();
+        let queues = QueueHeaps::new(&with_jobs, n_queues, &siblings(session, scope));
         let seen = session.moves_logged();
         let recalls = recalled.values().any(|recalled| !recalled.jobs.is_empty());
-        Self { scope, queues, queue_at, jobs, job_at, recalled, recalls, seen }
+        Self { scope, queues, jobs, job_at, recalled, recalls, seen }
     }
 
     /// Gives turns until no job is left, each to the first job of the first queue.
@@ -118,7 +128,9 @@ impl Turns {
         self.run_unless(session, |session, queue| session.plugins().overused(queue), turn)
     }
 
-    fn run_unless(
+    /// Gives turns as [`Turns::run`]. A queue that `skips` picks when it comes first gets no more turns; returns those
+    /// queues, in the order in which they came.
+    pub fn run_unless(
         &mut self,
         session: &mut Session,
         skips: impl Fn(&Session, QueueIdx) -> bool,
@@ -155,12 +167,12 @@ impl Turns {
     /// Removes the first queue.
     pub fn next_queue(&mut self, session: &mut Session) -> Option<QueueIdx> {
         self.catch_up(session);
-        self.queues.pop(self.scope, &mut self.queue_at, &|l, r| session.plugins().queue_order(l, r))
+        self.queues.pop(&siblings(session, self.scope))
     }
 
     /// Adds a queue that was removed.
     pub fn put_back_queue(&mut self, session: &Session, queue: QueueIdx) {
-        self.queues.push(queue, &mut self.queue_at, &|l, r| session.plugins().queue_order(l, r));
+        self.queues.push(queue, &siblings(session, self.scope));
     }
 
     /// Removes the first job of a queue.
@@ -214,10 +226,17 @@ impl Turns {
                 self.jobs[queue].rekey(of_one_queue, &mut self.job_at, &job_cmp);
             }
         }
-        queues.retain(|queue| self.queue_at[*queue] != ABSENT);
-        self.queues.rekey(&queues, &mut self.queue_at, &|l, r| session.plugins().queue_order(l, r));
+        self.queues.rekey(&queues, &siblings(session, self.scope));
         self.end_recalls(session);
     }
+}
+
+fn siblings(
+    session: &Session,
+    scope: OrderScope,
+) -> Siblings<'_, impl Fn(QueueIdx, QueueIdx) -> Ordering> {
+    let cmp = |l, r| session.plugins().queue_order(l, r);
+    Siblings { tree: &session.cluster().queues.tree, scope, cmp }
 }
 
 /// Gives a job a turn, unless it gets none: see [`crate::memory`].
@@ -226,8 +245,31 @@ pub fn give_turn(
     job: JobIdx,
     turn: &mut impl FnMut(&mut Session, JobIdx) -> NextTurn,
 ) -> NextTurn {
-    let Some(begun) = session.begin_turn(job) else { return NextTurn::None };
-    let next = turn(session, job);
-    session.end_turn(&begun);
+    if session.is_held_up(job) {
+        return NextTurn::None;
+    }
+    let mut next = NextTurn::None;
+    if let Some(begun) = session.begin_turn(job) {
+        next = turn(session, job);
+        session.end_turn(&begun);
+    }
+    hold_up_others(session, job);
     next
+}
+
+/// Has a job that has had a turn hold up those behind it, if its queue is strict and it waits on.
+// Parity: see docs/parity.md#q12.
+fn hold_up_others(session: &mut Session, job: JobIdx) {
+    let places = ["allocate", "reclaim"].contains(&session.action());
+    let Some(queue) = session.cluster().jobs.queue[job].filter(|_| places) else { return };
+    if !session.is_strict(queue)
+        || session.ready(job).are_enough()
+        || session.plugins().job_pipelined(job)
+        || session.has_nominations(job)
+        || never_fits(session, job)
+    {
+        return;
+    }
+    let n_started = session.n_started;
+    session.strict_order.hold_up(n_started, queue, job);
 }

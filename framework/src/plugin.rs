@@ -215,12 +215,13 @@ pub trait Plugin: Send {
 
     // Order. `Less` means that the left one goes first.
 
-    /// Compares two queues: which one gets the next turn.
+    /// Compares two queues with the same parent: which one, or which of those below them, gets the next turn.
     fn queue_order(&self, _cluster: &Cluster, _l: QueueIdx, _r: QueueIdx) -> Ordering {
         Ordering::Equal
     }
 
-    /// Compares two jobs of a queue: which one gets the next turn of the queue.
+    /// Compares two jobs of a queue: which one gets the next turn of the queue. Of a queue that is first in, first out, only
+    /// the plugin `priority` is asked.
     fn job_order(&self, _cluster: &Cluster, _l: JobIdx, _r: JobIdx) -> Ordering {
         Ordering::Equal
     }

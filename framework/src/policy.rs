@@ -2,18 +2,23 @@
 
 mod extension_point;
 
-use std::{cmp::Ordering, time::Duration};
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::BTreeMap,
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use kube_batch_model::{
     cluster::Cluster,
     column::{ClassIdx, Column, CompositeIdx, Dim, JobIdx, QueueIdx, TaskIdx},
     decision::{ClaimChoice, DeviceChoice},
+    facts::queue::QueueOrder,
     name::{Name, ObjectKey},
     physical::PhysicalRequests,
     problem::JobProblem,
     reason::{Inadmissible, NodeReason, Unfit},
-    resource::{ResourceVector, Share},
+    resource::{Ledger, ResourceVector, Share},
 };
 
 pub use self::extension_point::{ExtensionPoint, ExtensionPoints};
@@ -261,6 +266,9 @@ impl Policy {
     }
 }
 
+/// The plugin that orders the jobs of queues that have an order of their own.
+const PRIORITY: &str = "priority";
+
 /// The plugins of a cycle and the cluster they are called about: what they answer together.
 ///
 /// Each method is a question of [`Plugin`], or of a trait of [`Provided`]; its documentation says how the answers
@@ -272,18 +280,50 @@ pub struct Plugins<'a> {
 }
 
 impl<'p> Plugins<'p> {
-    /// The order of two queues. Ties: creation time, then name.
+    /// The order of two queues: that of the siblings where they part. Ties: creation time, then name.
     pub fn queue_order(self, l: QueueIdx, r: QueueIdx) -> Ordering {
+        let Some([l, r]) = self.cluster.queues.tree.parting(l, r) else { return l.cmp(&r) };
         self.policy
             .first_decision(ExtensionPoint::QueueOrder, |p| p.queue_order(self.cluster, l, r))
             .then(l.cmp(&r))
     }
 
-    /// The order of two jobs. Ties: creation time, then namespace and name.
+    /// The order of two jobs of a queue. Ties: creation time, then namespace and name.
     pub fn job_order(self, l: JobIdx, r: JobIdx) -> Ordering {
-        self.policy
-            .first_decision(ExtensionPoint::JobOrder, |p| p.job_order(self.cluster, l, r))
-            .then(l.cmp(&r))
+        let is_asked = |plugin: &dyn Plugin| !self.is_fifo(l) || plugin.name() == PRIORITY;
+        let order = |plugin: &dyn Plugin| match is_asked(plugin) {
+            true => plugin.job_order(self.cluster, l, r),
+            false => Ordering::Equal,
+        };
+        self.policy.first_decision(ExtensionPoint::JobOrder, order).then(l.cmp(&r))
+    }
+
+    /// Whether only priority and age order the jobs of the queue of a job.
+    // Parity: see docs/parity.md#q12.
+    fn is_fifo(self, job: JobIdx) -> bool {
+        let queue = self.cluster.jobs.queue[job];
+        let order = queue.map(|queue| self.cluster.queues.facts[queue].order);
+        order.is_some_and(|order| order != QueueOrder::Priority)
+    }
+
+    /// Sorts jobs of several queues: by the plugins, and those of a queue in its own order.
+    pub(crate) fn sort_jobs(self, jobs: &mut [(QueueIdx, JobIdx)]) {
+        let by_plugins = |l: JobIdx, r: JobIdx| {
+            let order = |plugin: &dyn Plugin| plugin.job_order(self.cluster, l, r);
+            self.policy.first_decision(ExtensionPoint::JobOrder, order).then(l.cmp(&r))
+        };
+        jobs.sort_by(|(_, l), (_, r)| by_plugins(*l, *r));
+        let mut of_queues: BTreeMap<QueueIdx, Vec<usize>> = BTreeMap::new();
+        for (at, (queue, job)) in jobs.iter().enumerate() {
+            if self.is_fifo(*job) {
+                of_queues.entry(*queue).or_default().push(at);
+            }
+        }
+        for (queue, places) in of_queues {
+            let mut own: Vec<JobIdx> = places.iter().map(|at| jobs[*at].1).collect();
+            own.sort_by(|l, r| self.job_order(*l, *r));
+            places.into_iter().zip(own).for_each(|(at, job)| jobs[at] = (queue, job));
+        }
     }
 
     /// The order of two tasks. Ties: creation time, then namespace and name.
@@ -517,9 +557,9 @@ impl<'p> Plugins<'p> {
     }
 
     /// See [`Shares::exceeds_deserved`]. Cannot be disabled.
-    pub fn exceeds_deserved(self, queue: QueueIdx, job: JobIdx) -> bool {
+    pub fn exceeds_deserved(self, queue: QueueIdx, job: JobIdx, other: Option<QueueIdx>) -> bool {
         let shares = self.policy.shares();
-        shares.is_some_and(|shares| shares.exceeds_deserved(self.cluster, queue, job))
+        shares.is_some_and(|shares| shares.exceeds_deserved(self.cluster, queue, job, other))
     }
 
     /// See [`Budgets::vetoes`]. Cannot be disabled.
@@ -545,21 +585,76 @@ impl<'p> Plugins<'p> {
 
     /// See [`Shares::overused`]. Cannot be disabled.
     pub fn overused(self, queue: QueueIdx) -> bool {
-        self.policy.shares().is_some_and(|shares| shares.overused(self.cluster, queue))
+        self.overused_on_path(queue).is_some()
+    }
+
+    /// See [`Shares::overused`]. Cannot be disabled.
+    pub fn overused_on_path(self, queue: QueueIdx) -> Option<QueueIdx> {
+        self.policy.shares().and_then(|shares| shares.overused(self.cluster, queue))
+    }
+
+    /// See [`Shares::gets_loans_only`]. Cannot be disabled.
+    pub fn gets_loans_only(self, job: JobIdx) -> bool {
+        let shares = self.policy.shares();
+        shares.is_some_and(|shares| shares.gets_loans_only(self.cluster, job))
+    }
+
+    /// See [`Shares::guaranteed`]; `None` without shares. Cannot be disabled.
+    pub fn guaranteed(self) -> Option<Ledger<QueueIdx>> {
+        self.policy.shares().map(|shares| shares.guaranteed().clone())
+    }
+
+    /// See [`Shares::excess`]; `None` without shares. Cannot be disabled.
+    pub fn excess(self, queue: QueueIdx, dim: Dim) -> Option<i64> {
+        self.policy.shares().map(|shares| shares.excess(self.cluster, queue, dim))
     }
 
     /// See [`Shares::withheld`]; nothing without shares. Cannot be disabled.
-    pub fn withheld(self, placeable: &Column<QueueIdx, ResourceVector>) -> ResourceVector {
+    pub fn withheld(self, placeable: &Column<QueueIdx, ResourceVector>) -> Ledger<QueueIdx> {
         match self.policy.shares() {
             Some(shares) => shares.withheld(self.cluster, placeable),
-            None => ResourceVector::zero(self.cluster.dimensions.len()),
+            None => Ledger::zero(self.cluster.dimensions.len(), placeable.len()),
         }
+    }
+
+    /// Which of two queues, for which tasks count, is served later without the tasks in `evicted`: `Greater` means the left
+    /// one. Its tasks are reclaimed first.
+    // Parity: see docs/parity.md#c5 and docs/parity.md#q7.
+    pub fn served_later(
+        self,
+        l: Option<QueueIdx>,
+        r: Option<QueueIdx>,
+        evicted: &[TaskIdx],
+    ) -> Ordering {
+        let queues = &self.cluster.queues;
+        let rank = |queue: Option<QueueIdx>| {
+            let priority = queue.map_or(0, |queue| queues.facts[queue].priority);
+            // Those of a queue that does not exist hold something and deserve nothing.
+            let share = queue.map_or(Share::ONE, |queue| self.queue_share(queue, evicted));
+            (Reverse(priority), share, queue.is_none(), queue)
+        };
+        let is_outside = |queue: Option<QueueIdx>| {
+            queue.is_some_and(|queue| queues.tree.not_served(queue).is_some())
+        };
+        let top = |queue: Option<QueueIdx>| queue.and_then(|queue| queues.tree.path(queue).last());
+        let of_siblings = || match l.zip(r).map(|(l, r)| (l, r, queues.tree.parting(l, r))) {
+            None => rank(top(l)).cmp(&rank(top(r))),
+            Some((_, _, Some([l, r]))) => rank(Some(l)).cmp(&rank(Some(r))),
+            // Those of a queue itself are the first of all below it.
+            Some((l, r, None)) => queues.tree.path(r).count().cmp(&queues.tree.path(l).count()),
+        };
+        is_outside(l).cmp(&is_outside(r)).then_with(of_siblings)
     }
 
     /// See [`Shares::queue_share`]; zero without shares. Cannot be disabled.
     pub fn queue_share(self, queue: QueueIdx, evicted: &[TaskIdx]) -> Share {
         let shares = self.policy.shares();
         shares.map_or(Share::ZERO, |shares| shares.queue_share(self.cluster, queue, evicted))
+    }
+
+    /// See [`Shares::fair_shares`]; `None` without shares. Cannot be disabled.
+    pub fn fair_shares(self) -> Option<Ledger<QueueIdx>> {
+        self.policy.shares().map(|shares| shares.fair_shares(self.cluster))
     }
 
     /// See [`Shares::queue_shares`]; `None` without shares. Cannot be disabled.

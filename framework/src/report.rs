@@ -12,11 +12,10 @@ use kube_batch_model::{
     column::{JobIdx, Ordinal, QueueIdx, TaskIdx},
     decision::{Decision, EvictReason, EvictionCause, JobInQueue, PodRef},
     dialect::Transition,
-    facts::{group::GroupFacts, queue::QueueFacts},
-    name::{JobKey, Name},
-    object_status::{PodGroupStatus, QueueStatus},
+    facts::group::GroupFacts,
+    object_status::PodGroupStatus,
     problem::{JobProblem, JobWarning},
-    resource::{AmountsByName, ResourceVector, Share, quantities},
+    resource::{ResourceVector, Share},
     status::TaskStatus,
     why::{GangEviction, Why, Worded},
 };
@@ -29,6 +28,7 @@ use crate::{
     memory::Memory,
     moves::Move,
     plugin::QueueShares,
+    queue_report::{inactive, oversubscribed, without_effect},
     session::Session,
     stale_gangs, stuck,
     tried::Tried,
@@ -36,7 +36,11 @@ use crate::{
 
 mod why;
 
+pub(crate) use self::why::never_fits;
+
 pub use kube_batch_model::job_report::{JobReport, Phase};
+
+pub use crate::queue_report::{QueueReport, ReservationReport, next_queue_status};
 
 /// The result of a cycle.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,46 +80,6 @@ impl Cycle {
         let some = self.unsettled.iter().flatten().map(|at| &self.jobs[*at]);
         all.chain(some).map(|report| &**report)
     }
-}
-
-/// What is kept for a job that has waited long.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ReservationReport {
-    /// The job.
-    pub job: JobKey,
-    /// Since when it has waited.
-    pub since: Timestamp,
-    /// When all of it is free at the latest; `None` if that is not known.
-    pub start: Option<Timestamp>,
-    /// The nodes, in order.
-    pub nodes: Vec<Name>,
-}
-
-/// The result of a cycle for a queue.
-#[derive(Clone, Debug, PartialEq)]
-pub struct QueueReport {
-    /// The queue.
-    pub queue: Arc<QueueFacts>,
-    /// Its shares when the cycle began; `None` if no plugin computes shares, or it has no jobs.
-    pub opening: Option<QueueShares>,
-    /// Its shares after the cycle.
-    pub closing: Option<QueueShares>,
-    /// Its part of the cluster by weight alone.
-    pub fair_share: AmountsByName,
-    /// What it deserves.
-    pub deserved: AmountsByName,
-    /// What its tasks hold after the cycle.
-    pub allocated: AmountsByName,
-    /// What its tasks request that still wait after the cycle.
-    pub pending: AmountsByName,
-    /// What is reserved for a job of it that still waits after the cycle.
-    pub reserved: AmountsByName,
-    /// The job, and the names of the reserved nodes, in order.
-    pub reservation: Option<ReservationReport>,
-    /// Number of its tasks that the cycle evicted.
-    pub evicted: BTreeMap<EvictReason, u32>,
-    /// Number of its PodGroups by phase.
-    pub groups: BTreeMap<Phase, u32>,
 }
 
 /// Jobs and queues when a cycle begins.
@@ -161,11 +125,21 @@ pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) 
     let mut phases: Vec<BTreeMap<Phase, u32>> = vec![BTreeMap::new(); cluster.queues.facts.len()];
     for (job, phase) in reports.phase.iter() {
         if let Some((queue, phase)) = cluster.jobs.queue[job].zip(*phase) {
-            *phases[queue.at()].entry(phase).or_default() += 1;
+            for queue in cluster.queues.tree.path(queue) {
+                *phases[queue.at()].entry(phase).or_default() += 1;
+            }
         }
     }
     memory.reports = reports;
     let mut evicted = evicted(session);
+    let mut oversubscribed = oversubscribed(session);
+    let n_named = cluster.queues.n_named();
+    let total = cluster.total();
+    let fair_shares = session.plugins().fair_shares();
+    let fair_share = |queue: QueueIdx| {
+        let shares = fair_shares.as_ref().map(|shares| cluster.dimensions.by_name(&shares[queue]));
+        shares.unwrap_or_default()
+    };
     let queues = cluster
         .queues
         .facts
@@ -174,10 +148,14 @@ pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) 
         .zip(phases)
         .map(|((queue, opening), groups)| QueueReport {
             evicted: evicted.remove(&queue).unwrap_or_default(),
+            oversubscribed: oversubscribed.remove(&queue),
+            n_children: n_named[queue],
+            fair_share: fair_share(queue),
+            without_effect: without_effect(cluster, queue, &total),
             ..queue_report(session, queue, opening, groups)
         })
         .collect();
-    let total = cluster.dimensions.display(&cluster.total());
+    let total = cluster.dimensions.display(&total);
     let next_due = if session.turn_log.is_cut() || session.has_postponed() {
         Some(Duration::ZERO)
     } else {
@@ -297,7 +275,13 @@ fn queue_report(
             nodes: own.amounts.keys().map(|node| cluster.node_name(*node).clone()).collect(),
         }),
         queue: Arc::clone(&cluster.queues.facts[queue]),
-        fair_share: by_name(closing.as_ref().map(|shares| &shares.fair_share)),
+        state: cluster.queues.state(queue),
+        n_children: 0,
+        inactive: inactive(cluster, queue),
+        oversubscribed: None,
+        without_effect: Vec::new(),
+        guaranteed: by_name(closing.as_ref().map(|shares| &shares.guaranteed)),
+        fair_share: BTreeMap::new(),
         deserved: by_name(closing.as_ref().map(|shares| &shares.deserved)),
         allocated: by_name(closing.as_ref().map(|shares| &shares.allocated)),
         pending: by_name(closing.as_ref().map(|shares| &shares.pending)),
@@ -311,7 +295,9 @@ fn queue_report(
 /// The report of the last try of a job, if it still holds.
 fn known_report(session: &Session, job: JobIdx, share: Option<Share>) -> Option<&Arc<JobReport>> {
     let last = session.turn_log.tried[job].as_ref();
-    let last = last.filter(|_| session.turn_log.is_remembered(job))?;
+    // Whether another job is before it does not follow from its own try.
+    let is_strict = session.cluster().jobs.queue[job].is_some_and(|queue| session.is_strict(queue));
+    let last = last.filter(|_| session.turn_log.is_remembered(job) && !is_strict)?;
     let Tried { report, found, .. } = &*last.tried;
     let failure = found.as_ref().map(|found| &found.failure);
     let current = report_input(session, job, share);
@@ -510,28 +496,4 @@ pub fn next_group_status(report: &JobReport, at: Transition<'_>) -> Option<PodGr
     let group = report.group.as_ref()?;
     let next = group.version.statuses().next_status(&group.status, report, at);
     (next != group.status).then_some(next)
-}
-
-/// The status a queue should have after a cycle, if it differs from the one it has.
-// Parity: new, see docs/parity.md#e5.
-pub fn next_queue_status(report: &QueueReport) -> Option<QueueStatus> {
-    let count =
-        |phase| i32::try_from(report.groups.get(&phase).copied().unwrap_or(0)).unwrap_or(i32::MAX);
-    let next = QueueStatus {
-        unknown: count(Phase::Unknown),
-        pending: count(Phase::Pending),
-        running: count(Phase::Running),
-        allocated: quantities(&report.allocated),
-        deserved: quantities(&report.deserved),
-        fair_share: quantities(&report.fair_share),
-        reserved: quantities(&report.reserved),
-        share: report
-            .closing
-            .as_ref()
-            .map(|s| format!("{:.2}", s.share.as_f64()))
-            .unwrap_or_default(),
-    };
-    let stored = &report.queue.status;
-    let next = report.queue.version.statuses().next_queue_status(stored, next);
-    (next != *stored).then_some(next)
 }

@@ -67,10 +67,12 @@ impl Session {
         self.reservation_of(job).is_some() && !self.plugins().job_pipelined(job)
     }
 
-    /// What is reserved for other jobs of a queue than the one whose turn it is, in one dimension.
+    /// What is reserved for other jobs of a queue, and of those below it, than the one whose turn it is, in one dimension.
     pub(crate) fn reserved_in_queue(&self, queue: QueueIdx, dim: Dim) -> i64 {
         let reserved = self.reservations.list.iter().filter(|reservation| {
-            !reservation.is_lifted && self.cluster.jobs.queue[reservation.job] == Some(queue)
+            let of = self.cluster.jobs.queue[reservation.job];
+            let is_below = |of| self.cluster.queues.tree.is_on_path(queue, of);
+            !reservation.is_lifted && of.is_some_and(is_below)
         });
         reserved.map(|reservation| reservation.total[dim]).sum()
     }
@@ -118,7 +120,7 @@ impl Session {
         let declared = self.cluster.tasks.facts[task].run_time.as_ref();
         let time = declared.and_then(RunTime::duration);
         let time = time.unwrap_or_else(|| {
-            let of_queue = self.cluster.queues.facts[queue].min_runtime;
+            let of_queue = self.cluster.queues.min_runtime(queue);
             terms.protection.max(terms.after).max(of_queue)
         });
         Some(later(self.now, time.min(terms.max_protection)))

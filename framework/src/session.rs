@@ -4,6 +4,7 @@
 //! [`Statement`](crate::statement::Statement)s; its results are data.
 
 mod active;
+mod held_up;
 mod log;
 mod places;
 mod records;
@@ -27,8 +28,10 @@ use crate::{
     candidates::{Candidates, Search},
     confinement::Confinement,
     gangs::valid::{mark_incomplete, mark_scattered},
+    guarantees::Guarantees,
     headroom::Headroom,
     holds::Holds,
+    job_counts::JobCounts,
     job_record::JobRecords,
     known_action::KnownAction,
     last_reports::{Whole, whole},
@@ -39,6 +42,8 @@ use crate::{
     plugin::{OrderScope, PlacementChange, Prescription},
     policy::{Plugins, Policy},
     reservations::Reservations,
+    served::problem_of_queue,
+    strict_order::StrictOrder,
     stuck,
     turn_log::TurnLog,
 };
@@ -55,6 +60,10 @@ pub struct Session {
     pub(crate) now: Timestamp,
     /// What is kept of the capability of queues.
     pub(crate) headroom: Headroom,
+    /// What is kept free for queues.
+    pub(crate) guarantees: Guarantees,
+    pub(crate) job_counts: JobCounts,
+    pub(crate) strict_order: StrictOrder,
     candidates: Candidates,
     pub(crate) confinement: Confinement,
     log: MoveLog,
@@ -141,10 +150,13 @@ impl Session {
         let mut invalid = Vec::new();
         // Parity: validity is checked, see docs/parity.md#j6.
         for job in active.iter().copied() {
-            if cluster.jobs.problem[job].is_none()
-                && let Err(problem) = policy.about(&cluster).job_valid(job)
-            {
-                cluster.jobs.problem[job] = Some(problem);
+            if cluster.jobs.problem[job].is_some() {
+                continue;
+            }
+            let problem = problem_of_queue(&cluster, job)
+                .or_else(|| policy.about(&cluster).job_valid(job).err());
+            if problem.is_some() {
+                cluster.jobs.problem[job] = problem;
                 invalid.push(job);
             }
         }
@@ -163,12 +175,19 @@ impl Session {
         let n_jobs = cluster.jobs.key.len();
         let everywhere = policy.settings().enqueues_strictly;
         let headroom = Headroom::of(&cluster, &memory.headroom, now, everywhere);
+        let guarantees = Guarantees::of(&cluster, policy.about(&cluster).guaranteed());
+        if !guarantees.is_empty() {
+            cluster.keep_available();
+        }
         let is_ready = |job: JobIdx| policy.about(&cluster).job_ready(job);
         Self {
             complete_groups: CompleteGroups::new(&gangs, is_ready),
             gangs,
             now,
             headroom,
+            guarantees,
+            job_counts: JobCounts::of(&cluster),
+            strict_order: StrictOrder::default(),
             candidates: Candidates::new(search, &cluster),
             confinement: Confinement::default(),
             cluster,
@@ -205,6 +224,7 @@ impl Session {
             cluster.jobs.problem[job] = None;
         }
         cluster.nodes.forget_columns();
+        cluster.nodes.forget_available();
         cluster.put_back(before.left_out);
         cluster.end_physical(before.not_physical);
         cluster.device_totals = ResourceVector::zero(cluster.dimensions.len());
@@ -318,6 +338,11 @@ impl Session {
         let from = self.cluster.set_placement(task, to);
         if let Some(job) = self.cluster.tasks.job[task] {
             self.headroom.follow(&self.cluster, job);
+            self.job_counts.follow(&self.cluster, job);
+        }
+        if let Some(queue) = self.cluster.queue_of(task) {
+            let request = self.cluster.request(task);
+            self.guarantees.follow(&self.cluster, queue, request);
         }
         if !std::mem::replace(&mut self.before.is_moved[task], true) {
             self.before.moved.push((task, from));

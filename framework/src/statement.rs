@@ -210,7 +210,7 @@ impl<'s> Statement<'s> {
     ) -> bool {
         let class = self.session.cluster().tasks.class[task];
         let at = self.moves.iter().position(|made| made.task == task);
-        let may_start = self.session.within_capability(task, &[], Capacity::Idle).is_ok()
+        let may_start = self.session.within_limits(task, &[], Capacity::Idle).is_ok()
             && self.session.search().best_node_in(class, Capacity::Idle).is_some();
         let Some(at) = at.filter(|_| may_start) else { return false };
         let nominated = self.session.place(task, self.moves[at].from);

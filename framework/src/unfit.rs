@@ -43,7 +43,7 @@ impl Session {
             && !self.cluster.is_in_larger_gang(job)
             && self.cluster.jobs.incomplete_for[job].is_none()
             && self.plugins().topology(job).is_none()
-            && self.is_within_capability(job)
+            && self.is_within_limits(job)
             && !stuck::any(&self.cluster);
         self.only_class(job).filter(|_| only_searches)
     }
@@ -60,11 +60,11 @@ impl Session {
     }
 
     /// Whether one task more would keep the limits of its queue.
-    fn is_within_capability(&self, job: JobIdx) -> bool {
+    fn is_within_limits(&self, job: JobIdx) -> bool {
         let first = self.cluster.jobs.tasks[job].iter().next();
         let kinds = [Capacity::Idle, Capacity::FutureIdle];
         first.is_some_and(|task| {
-            kinds.into_iter().all(|kind| self.within_capability(task, &[], kind).is_ok())
+            kinds.into_iter().all(|kind| self.within_limits(task, &[], kind).is_ok())
         })
     }
 }

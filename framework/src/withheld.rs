@@ -11,19 +11,17 @@
 use kube_batch_model::{
     cluster::Cluster,
     column::{Column, Dim, JobIdx, Ordinal, QueueIdx, TaskIdx},
-    resource::ResourceVector,
+    resource::{Ledger, ResourceVector},
 };
 
-use crate::{
-    candidates::Room,
-    minimum::Minimum,
-    plugin::{Proposal, QueueShares},
-    session::Session,
-};
+use crate::{candidates::Room, minimum::Minimum, plugin::Proposal, session::Session};
 
 /// What must stay idle while idle resources are lent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Withheld {
+    /// For each queue, what is withheld for its jobs; for one with others below it, the most for them together.
+    by_queue: Ledger<QueueIdx>,
+    /// What must stay idle when this begins, by dimension.
     amounts: ResourceVector,
     /// For each dimension, the first task for which an amount is withheld.
     holders: Vec<Option<TaskIdx>>,
@@ -48,7 +46,11 @@ impl Withheld {
             if shares.is_some() && !dims.into_iter().any(is_short) {
                 continue;
             }
-            let limits = Limits { total: &total, shares: shares.as_ref() };
+            let above = session.cluster().queues.tree.path(queue).skip(1);
+            let of_above = above.filter_map(|queue| session.plugins().queue_shares(queue));
+            let deserved = shares.iter().cloned().chain(of_above).map(|shares| shares.deserved);
+            let deserved = deserved.collect();
+            let limits = Limits { total: &total, deserved };
             let most_work = session.work().saturating_add(session.turn_log.part);
             for job in session.cluster().queues.jobs[queue].clone() {
                 if session.work() > most_work {
@@ -71,18 +73,53 @@ impl Withheld {
                 }
             }
         }
-        Self { amounts: session.plugins().withheld(&placeable), holders }
+        let by_queue = session.plugins().withheld(&placeable);
+        let mut withheld = Self { by_queue, amounts: ResourceVector::zero(width), holders };
+        for dim in session.cluster().dimensions.shared() {
+            withheld.amounts[dim] = withheld.sum(session, dim, None);
+        }
+        withheld
     }
 
     /// Nothing.
     pub fn none(session: &Session) -> Self {
         let width = session.cluster().dimensions.len();
-        Self { amounts: ResourceVector::zero(width), holders: vec![None; width] }
+        let n_queues = session.cluster().queues.facts.len();
+        Self {
+            by_queue: Ledger::zero(width, n_queues),
+            amounts: ResourceVector::zero(width),
+            holders: vec![None; width],
+        }
     }
 
-    /// What must stay idle, by dimension.
-    pub const fn amounts(&self) -> &ResourceVector {
-        &self.amounts
+    /// What must stay idle of a resource; `without` this task, which has been placed.
+    pub fn amount(&self, session: &Session, dim: Dim, without: Option<TaskIdx>) -> i64 {
+        if session.guarantees.is_empty() {
+            self.amounts[dim]
+        } else {
+            self.sum(session, dim, without)
+        }
+    }
+
+    /// For each queue, the larger of what is withheld for its jobs, or for those below it together, and what it lacks of
+    /// what it is guaranteed.
+    // Parity: see docs/parity.md#q6.
+    fn sum(&self, session: &Session, dim: Dim, without: Option<TaskIdx>) -> i64 {
+        let cluster = session.cluster();
+        let tree = &cluster.queues.tree;
+        let lacks = session.guarantees.lacking_without(cluster, dim, without);
+        let mut stays: Column<QueueIdx, i64> = Column::filled(0, cluster.queues.facts.len());
+        let mut sum: i64 = 0;
+        for queue in tree.parents_first().iter().rev() {
+            let own = self.by_queue[*queue][dim];
+            let of_jobs = if tree.is_leaf(*queue) { own } else { own.min(stays[*queue]) };
+            let stay = of_jobs.max(lacks(*queue));
+            match tree.parent(*queue) {
+                Some(parent) => stays[parent] = stays[parent].saturating_add(stay),
+                None => sum = sum.saturating_add(stay),
+            }
+        }
+        sum
     }
 
     /// Whether anything must stay idle.
@@ -124,8 +161,8 @@ fn placeable_tasks(session: &mut Session, job: JobIdx) -> Vec<TaskIdx> {
 struct Limits<'a> {
     /// What all nodes have.
     total: &'a ResourceVector,
-    /// What the queue of the job deserves and holds; `None` if no plugin computes that.
-    shares: Option<&'a QueueShares>,
+    /// What the queues of the path of the job deserve; empty if no plugin computes that.
+    deserved: Vec<ResourceVector>,
 }
 
 impl Limits<'_> {
@@ -137,16 +174,18 @@ impl Limits<'_> {
         let minimum = Minimum::of(cluster, job);
         let total = cluster.dimensions.ids().map(|dim| (dim, self.total[dim]));
         let deserved = self
-            .shares
-            .into_iter()
-            .flat_map(|shares| cluster.dimensions.shared().map(|dim| (dim, shares.deserved[dim])));
-        let capability = cluster.queues.capability[queue].iter().copied();
+            .deserved
+            .iter()
+            .flat_map(|deserved| cluster.dimensions.shared().map(|dim| (dim, deserved[dim])));
+        let queues = &cluster.queues;
+        let path = queues.tree.path(queue);
+        let capability = path.flat_map(|queue| queues.capability[queue].iter().copied());
         minimum.exceeded(cluster, total.chain(deserved).chain(capability)).is_none()
             && !self.is_capped(cluster, queue, job, &minimum)
             && minimum.count_placeable(session, Room::WithoutOwnPods) == minimum.n_tasks()
     }
 
-    /// Whether the capability of the queue makes the job wait until other jobs of the queue end.
+    /// Whether a capability of the path of the queue makes the job wait until other jobs of the queue end.
     fn is_capped(
         &self,
         cluster: &Cluster,
@@ -154,11 +193,14 @@ impl Limits<'_> {
         job: JobIdx,
         minimum: &Minimum,
     ) -> bool {
-        let Some(shares) = self.shares else { return false };
-        let mut capability = cluster.queues.capability[queue].iter();
-        capability.any(|(dim, limit)| {
-            let others = i128::from(shares.allocated[*dim]) - Minimum::held(cluster, job, *dim);
-            others + minimum.request(cluster, *dim) > i128::from(*limit)
-        })
+        let queues = &cluster.queues;
+        !self.deserved.is_empty()
+            && queues.tree.path(queue).any(|queue| {
+                queues.capability[queue].iter().any(|(dim, limit)| {
+                    let held = i128::from(queues.held[queue][*dim]);
+                    let others = held - Minimum::held(cluster, job, *dim);
+                    others + minimum.request(cluster, *dim) > i128::from(*limit)
+                })
+            })
     }
 }

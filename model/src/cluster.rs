@@ -5,10 +5,13 @@
 //! the placements of tasks, and only [`Cluster::set_placement`] changes them while a cycle runs.
 
 mod capacity;
+mod keep_available;
 mod keep_columns;
+mod kept_available;
 mod left_out;
 mod matchers;
 mod node_columns;
+mod queues;
 mod tables;
 mod totals;
 
@@ -16,11 +19,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 pub use self::{
     capacity::Capacity,
+    kept_available::KeptAvailable,
     matchers::Matchers,
     node_columns::{EXACT_IN_FLOATS, KeptColumns, NodeColumns, as_exact},
+    queues::{Queues, SelectedNamespaces},
     tables::{
-        ClassCounts, Classes, CountsFor, FormerRow, Jobs, LeftOut, Nodes, Queues, StatusCounts,
-        Storage, TaskRange, Tasks,
+        ClassCounts, Classes, CountsFor, FormerRow, Jobs, LeftOut, Nodes, StatusCounts, Storage,
+        TaskRange, Tasks,
     },
 };
 use crate::{
@@ -154,7 +159,7 @@ impl Cluster {
         if (at.status.is_held() || charge.used != 0)
             && let Some(queue) = self.queue_of(task)
         {
-            let Queues { held, leaving, stuck, .. } = &mut self.queues;
+            let Queues { held, leaving, stuck, tree, .. } = &mut self.queues;
             // On a node that is gone it holds nothing that queues could share.
             let ledger = if at.status.is_held() && at.node.is_some() {
                 held
@@ -163,7 +168,9 @@ impl Cluster {
             } else {
                 stuck
             };
-            self.classes.request[class].charge(&mut ledger[queue], sign);
+            for queue in tree.path(queue) {
+                self.classes.request[class].charge(&mut ledger[queue], sign);
+            }
         }
         let request = &self.classes.request[class];
         let counts = &mut self.classes.counts[class];
@@ -245,6 +252,12 @@ impl Cluster {
             CountsFor::Queue(queue) => Some(queue),
             CountsFor::NoQueue => None,
         }
+    }
+
+    /// Whether a task counts for a queue, or for one below it.
+    pub fn counts_below(&self, task: TaskIdx, queue: QueueIdx) -> bool {
+        let own = self.queue_of(task);
+        own.is_some_and(|own| self.queues.tree.is_on_path(queue, own))
     }
 
     /// The queue for which most of these tasks count; of several, the first. `None` if most count for none.

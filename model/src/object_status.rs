@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
-use crate::null::null_is_default;
+use crate::{null::null_is_default, queue_condition::QueueCondition, seconds::in_seconds};
 
 /// Condition type of a PodGroup that cannot start.
 pub const UNSCHEDULABLE: &str = "Unschedulable";
@@ -80,6 +80,12 @@ pub struct PodGroupCondition {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct QueueStatus {
+    /// `Open`, `Closing` while it is closed and pods of it run, then `Closed`.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
+    pub state: String,
+    /// How many queues name it as parent.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_zero")]
+    pub children: i32,
     /// Number of its PodGroups in phase Unknown.
     #[serde(deserialize_with = "null_is_default")]
     pub unknown: i32,
@@ -92,11 +98,17 @@ pub struct QueueStatus {
     /// What its pods hold.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub allocated: BTreeMap<String, String>,
+    /// What its pods hold, and those that wait request.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
+    pub requested: BTreeMap<String, String>,
     /// What it deserves: its part of the cluster by weight, with what other queues do not request, but
     /// at most what its own pods request and its capability.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub deserved: BTreeMap<String, String>,
-    /// Its part of the cluster by weight alone, whatever this and the other queues request.
+    /// What of that is kept free for it.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
+    pub guaranteed: BTreeMap<String, String>,
+    /// What it would deserve if it and all leaves that have jobs requested all that there is.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub fair_share: BTreeMap<String, String>,
     /// What is kept free for the job of the queue that has a reservation.
@@ -106,9 +118,18 @@ pub struct QueueStatus {
     /// decimal number.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub share: String,
+    /// What is held of what is deserved, for people: `cpu 12/16, memory 40/64Gi`.
+    #[serde(
+        rename = "use",
+        deserialize_with = "null_is_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub usage: String,
+    /// What else was seen.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<QueueCondition>,
 }
 
-/// A time as Kubernetes writes it.
-fn in_seconds<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
-    time.map(|time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()).serialize(serializer)
+fn is_zero(number: &i32) -> bool {
+    *number == 0
 }

@@ -3,9 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    column::QueueIdx,
     facts::pod_hints::MetadataPlace,
     group_version::GroupVersion,
     name::{Name, ObjectKey},
+    queue_tree::{MAX_DEPTH, NotServed},
     reason::Reason,
 };
 
@@ -24,6 +26,35 @@ pub enum JobProblem {
     },
     /// It names a queue that does not exist.
     QueueNotFound(Name),
+    /// Its queue serves nothing.
+    // Parity: see docs/parity.md#q1.
+    QueueParent {
+        /// The queue.
+        queue: Name,
+        /// Why.
+        why: PathProblem,
+    },
+    /// Other queues are below its queue.
+    // Parity: see docs/parity.md#q1.
+    QueueNotLeaf {
+        /// The queue.
+        queue: Name,
+        /// The first of those below it.
+        first: Vec<Name>,
+        /// How many there are.
+        n: usize,
+    },
+    /// Its queue, or one above that, is closed.
+    // Parity: see docs/parity.md#q10.
+    QueueClosed(Name),
+    /// Its queue, or one above that, is not for its namespace.
+    // Parity: see docs/parity.md#q13.
+    QueueNotAllowed {
+        /// The queue.
+        queue: Name,
+        /// The namespace.
+        namespace: Name,
+    },
     /// It has fewer tasks than its minimum.
     NotEnoughTasks {
         /// Tasks that could count toward the minimum.
@@ -98,6 +129,10 @@ impl JobProblem {
             Self::NoPodGroup(_) | Self::NotInGroup { .. } => Reason::PodGroupNotFound,
             Self::Unreadable(_) => Reason::PodGroupUnreadable,
             Self::QueueNotFound(_) => Reason::QueueNotFound,
+            Self::QueueParent { .. } => Reason::QueueParent,
+            Self::QueueNotLeaf { .. } => Reason::QueueNotLeaf,
+            Self::QueueClosed(_) => Reason::QueueClosed,
+            Self::QueueNotAllowed { .. } => Reason::QueueNotAllowed,
             Self::QueueDiffers { .. } => Reason::QueueDiffers,
             Self::NotEnoughTasks { .. } | Self::NotEnoughTasksOfRole { .. } => {
                 Reason::NotEnoughTasks
@@ -118,6 +153,10 @@ impl JobProblem {
     pub const fn is_reported_on_pods(&self) -> bool {
         match self {
             Self::QueueNotFound(_)
+            | Self::QueueParent { .. }
+            | Self::QueueNotLeaf { .. }
+            | Self::QueueClosed(_)
+            | Self::QueueNotAllowed { .. }
             | Self::Inconsistent(_)
             | Self::Scattered(_)
             | Self::ScatteredComposite(_) => true,
@@ -133,6 +172,58 @@ impl JobProblem {
             | Self::TopologyNotSupported
             | Self::TierNotDeclared { .. }
             | Self::Other { .. } => false,
+        }
+    }
+}
+
+/// Why a queue serves nothing: its path does not end at the top.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum PathProblem {
+    /// A parent does not exist.
+    ParentNotFound {
+        /// The queue above it that names the parent; `None` if it does itself.
+        above: Option<Name>,
+        /// The parent.
+        parent: Name,
+    },
+    /// Queues are above each other.
+    Loop {
+        /// The first of them by age.
+        first: Vec<Name>,
+        /// How many there are.
+        n: usize,
+    },
+    /// Too many queues are above each other.
+    TooDeep {
+        /// How many, the lowest included.
+        n: usize,
+        /// How many are served.
+        most: usize,
+    },
+}
+
+/// How many queues of a large circle a message names.
+const MAX_NAMED: usize = 2;
+
+impl PathProblem {
+    /// Why `queue` serves nothing, with the names of the queues.
+    pub fn new(
+        queue: QueueIdx,
+        not_served: &NotServed,
+        name_of: impl Fn(QueueIdx) -> Name,
+    ) -> Self {
+        match not_served {
+            NotServed::NoParent { child, parent } => {
+                let above = (*child != queue).then(|| name_of(*child));
+                Self::ParentNotFound { above, parent: parent.clone() }
+            }
+            NotServed::Loop(queues) => {
+                let most = if queues.len() <= MAX_DEPTH { queues.len() } else { MAX_NAMED };
+                let first = queues.iter().take(most).copied().map(name_of).collect();
+                Self::Loop { first, n: queues.len() }
+            }
+            NotServed::TooDeep(n) => Self::TooDeep { n: *n, most: MAX_DEPTH },
         }
     }
 }

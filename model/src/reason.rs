@@ -128,10 +128,24 @@ reasons! {
     PodGroupUnreadable,
     /// Its queue would exceed a limit.
     QueueCapability,
+    /// Its queue, or one above that, is closed.
+    QueueClosed,
     /// It names another queue than the composite PodGroup that it is a part of.
     QueueDiffers,
+    /// What is idle is guaranteed to other queues.
+    QueueGuarantee,
+    /// So many jobs of its queue hold resources as may.
+    QueueJobs,
+    /// Another job of its queue is before it.
+    QueueOrder,
+    /// Its queue, or one above that, is not for its namespace.
+    QueueNotAllowed,
     /// Its queue does not exist.
     QueueNotFound,
+    /// Other queues are below its queue.
+    QueueNotLeaf,
+    /// The queues above its queue do not end at the top.
+    QueueParent,
     /// Its queue is at its fair share.
     QueueShare,
     /// The room that it would need is reserved for another job.
@@ -163,6 +177,9 @@ impl Reason {
     const fn topic(&self) -> Topic {
         match self {
             Self::QueueCapability
+            | Self::QueueGuarantee
+            | Self::QueueJobs
+            | Self::QueueOrder
             | Self::QueueShare
             | Self::ResourcesReserved
             | Self::Unschedulable => Topic::Load,
@@ -176,8 +193,12 @@ impl Reason {
             | Self::NotEnoughTasks
             | Self::PodGroupNotFound
             | Self::PodGroupUnreadable
+            | Self::QueueClosed
             | Self::QueueDiffers
+            | Self::QueueNotAllowed
             | Self::QueueNotFound
+            | Self::QueueNotLeaf
+            | Self::QueueParent
             | Self::SchedulerError
             | Self::TopologyLevelNotFound
             | Self::TopologyNotSupported

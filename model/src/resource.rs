@@ -386,6 +386,11 @@ impl Dimensions {
         self.ids().map(idle).collect()
     }
 
+    /// Whether a class of devices stands for a dimension.
+    pub fn is_of_devices(&self, dim: Dim) -> bool {
+        self.is_of_devices[dim]
+    }
+
     /// The dimensions that classes of devices stand for.
     pub fn of_devices(&self) -> impl Iterator<Item = Dim> + '_ {
         self.ids().filter(|dim| self.is_of_devices[*dim])
@@ -641,6 +646,15 @@ impl<I: Ordinal> Ledger<I> {
         debug_assert_eq!(amounts.len(), self.width, "an amount for each dimension");
         self.amounts.extend_from_slice(amounts);
         self.rows.push(());
+    }
+
+    /// Adds `times` one row to another; sums wrap, as those of [`Request::charge`] do.
+    pub fn add_row(&mut self, from: I, to: I, times: i64) {
+        let [from, to] = [from, to].map(|row| row.at() * self.width);
+        for at in 0..self.width {
+            let amount = self.amounts[from + at].wrapping_mul(times);
+            self.amounts[to + at] = self.amounts[to + at].wrapping_add(amount);
+        }
     }
 
     /// Removes the rows from `at` on, and returns them as a ledger of their own.

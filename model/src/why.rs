@@ -229,10 +229,36 @@ pub enum Obstacle {
     },
     /// Its queue would exceed a limit.
     Capability(Box<OverCapability>),
+    /// So many jobs of its queue hold resources as may.
+    // Parity: see docs/parity.md#q11.
+    Jobs {
+        /// The queue, or one above it.
+        queue: Name,
+        /// How many may.
+        most: u32,
+    },
+    /// Another job of its queue is before it.
+    // Parity: see docs/parity.md#q12.
+    Order {
+        /// That job.
+        job: JobKey,
+        /// The queue.
+        queue: Name,
+    },
+    /// What is idle is guaranteed to others.
+    // Parity: see docs/parity.md#q4.
+    Guaranteed {
+        /// The queue that lacks most of it.
+        queue: Name,
+        /// The resource.
+        resource: Name,
+        /// How much that queue lacks.
+        amount: i64,
+    },
     /// The queue is at its fair share, and what is idle is kept for others.
     Withheld {
         /// The queue.
-        queue: Name,
+        queue: QueueAtShare,
         /// For whom, if that is one job.
         holder: Option<JobInQueue>,
     },
@@ -263,13 +289,23 @@ pub enum Obstacle {
     /// Its queue is at its fair share.
     QueueShare {
         /// The queue.
-        queue: Name,
+        queue: QueueAtShare,
     },
     /// It was not compared with the nodes.
     NotCompared {
         /// Number of nodes.
         n_nodes: usize,
     },
+}
+
+/// A queue that is at its fair share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueAtShare {
+    /// The queue.
+    pub queue: Name,
+    /// The queue of the job, if that is another one below it.
+    pub above: Option<Name>,
 }
 
 /// A pod that does not end although its grace period is over.
@@ -458,6 +494,9 @@ impl Obstacle {
             Self::NotEnoughGroups(_)
             | Self::NeverFits { .. }
             | Self::Capability(_)
+            | Self::Jobs { .. }
+            | Self::Order { .. }
+            | Self::Guaranteed { .. }
             | Self::Withheld { .. }
             | Self::WouldBeReclaimed { .. }
             | Self::WouldBePreempted { .. }
@@ -480,6 +519,9 @@ impl Obstacle {
                 Reason::QueueCapability
             }
             Self::NeverFits { .. } => Reason::NeverFits,
+            Self::Jobs { .. } => Reason::QueueJobs,
+            Self::Order { .. } => Reason::QueueOrder,
+            Self::Guaranteed { .. } => Reason::QueueGuarantee,
             Self::Withheld { .. } | Self::WouldBeReclaimed { .. } | Self::QueueShare { .. } => {
                 Reason::QueueShare
             }

@@ -5,13 +5,15 @@ use std::fmt;
 
 use crate::{
     decision::{EvictionCause, JobInQueue},
-    problem::{Contradiction, Duplicate, Ignored, JobProblem, JobWarning, Scattering},
+    name::Name,
+    people,
+    problem::{Contradiction, Duplicate, Ignored, JobProblem, JobWarning, PathProblem, Scattering},
     reason::{FitReport, NodeReason, Reason, RefusingNodes},
     resource::{PODS, Unit},
     why::{
         AdmissionLimit, BestDomain, Excess, GangEviction, Invalid, Lacking, LimitUse, MissingPods,
         NeverFits, NoDomain, NoPlace, NotAdmitted, NotEnoughGroups, NotTried, Obstacle,
-        OverCapability, OwnReservation, ProtectedGang, StuckPod, Why,
+        OverCapability, OwnReservation, ProtectedGang, QueueAtShare, StuckPod, Why,
     },
 };
 
@@ -95,6 +97,35 @@ impl fmt::Display for FitReport {
     }
 }
 
+/// The first of `n` names, and how many more there are: `a`, `a and b`, `a, b and 3 more`.
+fn some_of(first: &[Name], n: usize) -> String {
+    let mut names: Vec<String> = first.iter().map(ToString::to_string).collect();
+    let n_more = n.saturating_sub(names.len());
+    if n_more > 0 {
+        names.push(format!("{n_more} more"));
+    }
+    let last = names.pop().unwrap_or_default();
+    if names.is_empty() { last } else { format!("{} and {last}", names.join(", ")) }
+}
+
+impl fmt::Display for PathProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ParentNotFound { above: None, parent } => {
+                write!(f, "parent \"{parent}\" does not exist")
+            }
+            Self::ParentNotFound { above: Some(above), parent } => {
+                write!(f, "\"{above}\", above it, has no parent \"{parent}\"")
+            }
+            Self::Loop { first, n: 1 } => write!(f, "{} is above itself", some_of(first, 1)),
+            Self::Loop { first, n } => write!(f, "{} are above each other", some_of(first, *n)),
+            Self::TooDeep { n, most } => {
+                write!(f, "{n} queues above each other, at most {most} are served")
+            }
+        }
+    }
+}
+
 impl fmt::Display for JobProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -109,6 +140,18 @@ impl fmt::Display for JobProblem {
                  requires of pods with schedulerName \"{scheduler}\""
             ),
             Self::QueueNotFound(queue) => write!(f, "queue \"{queue}\" does not exist"),
+            Self::QueueParent { queue, why } => {
+                write!(f, "queue \"{queue}\" serves nothing: {why}")
+            }
+            Self::QueueNotLeaf { queue, first, n } => write!(
+                f,
+                "queue \"{queue}\" has children ({}): jobs name one of them",
+                some_of(first, *n)
+            ),
+            Self::QueueClosed(queue) => write!(f, "queue \"{queue}\" is closed"),
+            Self::QueueNotAllowed { queue, namespace } => {
+                write!(f, "queue \"{queue}\" may not be used from namespace \"{namespace}\"")
+            }
             Self::NotEnoughTasks { valid, min } => {
                 write!(f, "only {valid} of the required {min} pods exist")
             }
@@ -411,15 +454,24 @@ impl fmt::Display for Obstacle {
             Self::NotEnoughGroups(failure) => failure.fmt(f),
             Self::NeverFits { min, because } => never_fits(f, *min, because),
             Self::Capability(failure) => failure.fmt(f),
+            Self::Jobs { queue, most: 1 } => write!(f, "queue \"{queue}\" may run 1 job at a time"),
+            Self::Jobs { queue, most } => {
+                write!(f, "queue \"{queue}\" may run {most} jobs at a time")
+            }
+            Self::Order { job, queue } => {
+                write!(f, "job {job} is before it in queue \"{queue}\"")
+            }
+            Self::Guaranteed { queue, resource, amount } => {
+                let amount = people::amount(resource, *amount);
+                write!(f, "{amount} of the idle {resource} are guaranteed to queue \"{queue}\"")
+            }
             Self::Withheld { queue, holder } => {
-                let kept = "is at its fair share; the idle resources are kept for";
+                write!(f, "{queue}; the idle resources are kept for ")?;
                 match holder {
                     Some(JobInQueue { job, queue: other }) => {
-                        write!(f, "queue \"{queue}\" {kept} queue \"{other}\" (job {job})")
+                        write!(f, "queue \"{other}\" (job {job})")
                     }
-                    None => {
-                        write!(f, "queue \"{queue}\" {kept} queues below their fair share")
-                    }
+                    None => f.write_str("queues below their fair share"),
                 }
             }
             Self::WouldBeReclaimed { by: JobInQueue { job, queue } } => write!(
@@ -435,8 +487,19 @@ impl fmt::Display for Obstacle {
             ),
             Self::Terminating { n_pods: 1 } => f.write_str("1 pod is being terminated"),
             Self::Terminating { n_pods } => write!(f, "{n_pods} pods are being terminated"),
-            Self::QueueShare { queue } => write!(f, "queue \"{queue}\" is at its fair share"),
+            Self::QueueShare { queue } => queue.fmt(f),
             Self::NotCompared { n_nodes } => FitReport::new(*n_nodes).fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for QueueAtShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self { queue, above: None } => write!(f, "queue \"{queue}\" is at its fair share"),
+            Self { queue, above: Some(below) } => {
+                write!(f, "queue \"{queue}\", above \"{below}\", is at its fair share")
+            }
         }
     }
 }

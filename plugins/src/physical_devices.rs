@@ -55,23 +55,29 @@ pub fn physical_requests(cluster: &Cluster) -> PhysicalRequests {
     PhysicalRequests { amounts, unshared }
 }
 
-/// The dimensions that stand for the classes of groups, unless a node advertises them itself.
-fn unshared(cluster: &Cluster, groups: &Groups) -> Vec<Dim> {
+/// The dimensions that stand for the classes of groups, unless a node advertises them itself, each with that of the
+/// physical devices.
+fn unshared(cluster: &Cluster, groups: &Groups) -> Vec<(Dim, Dim)> {
     let classes = &cluster.devices.published.classes;
-    let mut names = Vec::new();
+    let mut dims = Vec::new();
     for class in groups.classes() {
-        names.extend([devices_of_class(class), implicit_resource(class)]);
+        let group = groups.of_class(class).map(|group| groups.name(group));
+        let physical =
+            group.and_then(|name| cluster.dimensions.get(&physical_devices_of_class(name)));
+        let Some(physical) = physical else { continue };
         let extended = classes.get(class).and_then(|class| class.extended_resource.clone());
         let is_own =
             |resource: &Name| class_for(classes, resource).is_some_and(|own| own.name == *class);
-        names.extend(extended.filter(is_own));
+        let names = [devices_of_class(class), implicit_resource(class)];
+        let names = names.into_iter().chain(extended.filter(is_own));
+        dims.extend(names.filter_map(|name| Some((cluster.dimensions.get(&name)?, physical))));
     }
-    let dims = names.iter().filter_map(|name| cluster.dimensions.get(name));
     let is_advertised = |dim: Dim| {
         let mut nodes = cluster.nodes.facts.ids();
         nodes.any(|node| cluster.nodes.allocatable[node][dim] != 0)
     };
-    dims.filter(|dim| !is_advertised(*dim)).collect()
+    dims.retain(|(dim, _)| !is_advertised(*dim));
+    dims
 }
 
 /// Parts of physical devices by group, in thousandths.

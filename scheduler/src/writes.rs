@@ -23,6 +23,7 @@ use kube_batch_model::{
     name::{JobKey, Name, ObjectKey},
     object_status::{MISCONFIGURED, PodGroupStatus, QueueStatus, UNSCHEDULABLE},
     problem::Ignored,
+    queue_condition::ACTIVE,
     reason::Reason,
     text::shortened,
 };
@@ -58,6 +59,8 @@ pub enum StatusWrite {
         next: QueueStatus,
         /// How urgent the difference is.
         urgency: Urgency,
+        /// To be sent once it is written.
+        events: Vec<Event>,
     },
 }
 
@@ -277,21 +280,21 @@ pub fn remarks(ignored: &[Ignored], cycle: &Cycle, store: &Store) -> Vec<Remark>
         text: shortened(&ignored.to_string()).into_owned(),
         event: ignored_event(ignored, store),
     });
-    let queues = cycle.queues.iter().filter_map(|report| not_honoured(&report.queue));
+    let queues = cycle.queues.iter().filter_map(not_honoured);
     let jobs = cycle.unsettled_jobs().flat_map(mistakes);
     ignored.chain(queues).chain(jobs).collect()
 }
 
 // Parity: see docs/parity.md#k2.
-fn not_honoured(queue: &Arc<QueueFacts>) -> Option<Remark> {
-    if queue.not_honoured.is_empty() {
+fn not_honoured(report: &QueueReport) -> Option<Remark> {
+    let queue = &report.queue;
+    let fields = queue.not_honoured.iter().map(ToString::to_string);
+    let fields: Vec<String> = fields.chain(report.without_effect.iter().cloned()).collect();
+    if fields.is_empty() {
         return None;
     }
-    let text = format!(
-        "of queue \"{}\", these fields have no effect: {}",
-        queue.name,
-        queue.not_honoured.join(", ")
-    );
+    let text =
+        format!("of queue \"{}\", these fields have no effect: {}", queue.name, fields.join(", "));
     let event = Event {
         regarding: Regarding::Queue(Arc::clone(queue)),
         related: None,
@@ -361,7 +364,7 @@ pub fn status_writes(
         known.status_writes(cycle, cycle.jobs.iter().map(|report| &**report), at).len(),
         "no status follows from the reports of settled jobs"
     );
-    let queues = cycle.queues.iter().filter_map(queue_status);
+    let queues = cycle.queues.iter().filter_map(|report| queue_status(report, at));
     of_jobs.into_iter().chain(queues).collect()
 }
 
@@ -536,10 +539,52 @@ pub fn waiting<'s>(store: &'s Store, assumed: &Assumed, pod: &PodRef) -> Option<
 }
 
 // Parity: see docs/parity.md#e5.
-fn queue_status(report: &QueueReport) -> Option<StatusWrite> {
-    let next = next_queue_status(report)?;
+fn queue_status(report: &QueueReport, at: Transition<'_>) -> Option<StatusWrite> {
+    let next = next_queue_status(report, at)?;
     let queue = Arc::clone(&report.queue);
+    let events: Vec<Event> = condition_events(&queue, &next).collect();
     let is_first = queue.status == QueueStatus::default();
-    let urgency = if is_first { Urgency::State } else { Urgency::Count };
-    Some(StatusWrite::Queue { queue, next, urgency })
+    let urgency = if is_first || !events.is_empty() { Urgency::State } else { Urgency::Count };
+    Some(StatusWrite::Queue { queue, next, urgency, events })
+}
+
+/// The reasons of conditions of queues.
+const EVENT_REASONS: [&str; 8] = [
+    ACTIVE,
+    "ParentNotFound",
+    "ParentLoop",
+    "TooDeep",
+    "Closed",
+    "Guarantees",
+    "Deserved",
+    "Enough",
+];
+
+/// The events about conditions of a queue whose status has changed. That a new queue starts jobs is no news.
+// Parity: see docs/parity.md#q15.
+fn condition_events(queue: &Arc<QueueFacts>, next: &QueueStatus) -> impl Iterator<Item = Event> {
+    next.conditions.iter().filter_map(|condition| {
+        let mut stored = queue.status.conditions.iter();
+        let before = stored.find(|own| own.type_ == condition.type_);
+        let is_true = condition.status == "True";
+        let is_good = (condition.type_ == ACTIVE) == is_true;
+        let is_news = match before {
+            Some(before) => before.status != condition.status,
+            None => !is_good,
+        };
+        let is_closed = condition.reason == "Closed";
+        let reason = EVENT_REASONS.into_iter().find(|reason| *reason == condition.reason)?;
+        is_news.then(|| Event {
+            regarding: Regarding::Queue(Arc::clone(queue)),
+            related: None,
+            type_: if is_good || is_closed { EventType::Normal } else { EventType::Warning },
+            reason,
+            action: "Scheduling",
+            message: if condition.message.is_empty() {
+                format!("{} is {}", condition.type_, condition.status)
+            } else {
+                condition.message.clone()
+            },
+        })
+    })
 }

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
-use kube_batch_framework::report::Phase;
+use kube_batch_framework::report::{Phase, next_queue_status};
 use kube_batch_model::{
+    dialect::Transition,
     facts::pod::TaskFacts,
     name::{Name, ObjectKey},
     object_status::PodGroupStatus,
@@ -163,6 +165,7 @@ impl Checker<'_> {
         let opening = report.opening.as_ref();
         for (field, amounts, row) in [
             ("deserved", &wanted.deserved, opening.map(|shares| &shares.deserved)),
+            ("guaranteed", &wanted.guaranteed, opening.map(|shares| &shares.guaranteed)),
             ("allocated", &wanted.allocated, opening.map(|shares| &shares.allocated)),
             ("request", &wanted.request, opening.map(|shares| &shares.request)),
         ] {
@@ -178,6 +181,26 @@ impl Checker<'_> {
         if let Some(overused) = wanted.overused {
             let got = opening.is_some_and(|shares| shares.overused);
             self.expect(format!("queues.{name}.overused"), got == overused, overused, got);
+        }
+        if let Some(state) = &wanted.state {
+            let got = report.state.to_string();
+            self.expect(format!("queues.{name}.state"), got == *state, state, got);
+        }
+        let at = Transition { cycle_id: "", now: Timestamp::MIN };
+        let stored = &report.queue.status;
+        let status = next_queue_status(report, at).unwrap_or_else(|| stored.clone());
+        let conditions: Vec<Condition> = status
+            .conditions
+            .into_iter()
+            .map(|own| Condition {
+                type_: own.type_,
+                status: own.status,
+                reason: own.reason,
+                message: own.message,
+            })
+            .collect();
+        for (index, wanted) in wanted.conditions.iter().enumerate() {
+            self.condition(format!("queues.{name}.conditions[{index}]"), wanted, &conditions);
         }
         for (field, wanted, phase) in [
             ("pending", wanted.pending, Phase::Pending),

@@ -582,7 +582,8 @@ impl World {
                 self.store.groups.apply((facts.key.clone(), facts.version), facts);
                 events.iter().for_each(|event| self.emit(event));
             }
-            StatusWrite::Queue { queue, next, .. } => {
+            StatusWrite::Queue { queue, next, events, .. } => {
+                events.iter().for_each(|event| self.emit(event));
                 let facts = QueueFacts { status: next, ..(*queue).clone() };
                 self.store.queues.apply((facts.name.clone(), facts.version), facts);
             }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use kube_batch_framework::{
-    failure::{Failure, RefusedGang},
+    failure::{Failure, QueueLimit, RefusedGang},
     plugin::Capacity,
     session::Session,
     statement::{Savepoint, Statement},
@@ -18,7 +18,7 @@ use kube_batch_model::{
 
 use super::{
     evictable::{Evictable, WantingTasks, evict, pipelined},
-    in_queue::select_victims_in_queue,
+    in_queue::select_victims_below,
     limit::Limit,
     loss::{Bound, Need},
     on_node::Preemptor,
@@ -171,9 +171,13 @@ impl<'a, 's> Attempt<'a, 's> {
             return false;
         }
         // Parity: see docs/parity.md#c7.
-        let queue = session.cluster().jobs.queue[job];
-        let is_over = |queue| session.plugins().exceeds_deserved(queue, job);
-        self.policy.is_in_queue() || broken.is_empty() || !queue.is_some_and(is_over)
+        let Some(queue) = session.cluster().jobs.queue[job] else { return false };
+        let is_over = |broken: &JobIdx| {
+            let tasks: Vec<TaskIdx> = session.cluster().jobs.tasks[*broken].iter().collect();
+            let other = session.cluster().queue_of_most(&tasks);
+            session.plugins().exceeds_deserved(queue, job, other)
+        };
+        self.policy.is_in_queue() || !broken.iter().any(is_over)
     }
 
     /// Whether the tasks fit on their nodes once all victims are gone: one of these may be the pod that another task
@@ -285,9 +289,11 @@ impl<'a, 's> Attempt<'a, 's> {
         if !self.statement.search().could_hold(class) {
             return false;
         }
-        let within_capability =
-            self.statement.session().within_capability(task, &[], Capacity::FutureIdle).is_ok();
-        if within_capability && let Some(choice) = self.statement.search().best_node(class) {
+        let exceeded =
+            self.statement.session().within_limits(task, &[], Capacity::FutureIdle).err();
+        if exceeded.is_none()
+            && let Some(choice) = self.statement.search().best_node(class)
+        {
             if choice.capacity == Capacity::FutureIdle {
                 self.explain(class);
             }
@@ -295,10 +301,14 @@ impl<'a, 's> Attempt<'a, 's> {
             placed.expect("a task that waits may be pipelined");
             return true;
         }
-        if !within_capability && !self.policy.is_in_queue() {
+        let cluster = self.statement.session().cluster();
+        // Victims of other queues make no room below a limit of its own.
+        let limited = exceeded.and_then(QueueLimit::queue);
+        if limited.is_some_and(|limited| Some(limited) == cluster.queue_of(task))
+            && !self.policy.is_in_queue()
+        {
             return false;
         }
-        let cluster = self.statement.session().cluster();
         // Do not evict for a task with `preemptionPolicy: Never`, nor reclaim for a best-effort task, which has no
         // part in any share.
         // Parity: see docs/parity.md#p1.
@@ -310,8 +320,8 @@ impl<'a, 's> Attempt<'a, 's> {
         let preemptor = self.preemptor(task);
         let Self { policy, statement, search, .. } = self;
         let mut found = select_victims(*policy, statement, search, preemptor);
-        if found.is_none() && !within_capability {
-            found = select_victims_in_queue(*policy, statement, preemptor);
+        if let Some(limited) = limited.filter(|_| found.is_none()) {
+            found = select_victims_below(limited, *policy, statement, preemptor);
         }
         let Some((node, victims)) = found else { return self.evict_jobs(task, others) };
         self.explain(class);
@@ -404,7 +414,7 @@ impl<'a, 's> Attempt<'a, 's> {
         self.explain(class);
         let wanted = self.wanted(limit, task, others);
         evict_jobs(self.policy, &mut self.statement, &mut self.search.node_tasks, wanted);
-        if self.statement.session().within_capability(task, &[], Capacity::FutureIdle).is_err() {
+        if self.statement.session().within_limits(task, &[], Capacity::FutureIdle).is_err() {
             return false;
         }
         let Some(choice) = self.statement.search().best_node(class) else { return false };
@@ -474,7 +484,7 @@ fn uses_withheld(
     let mut amounts = cluster.request(task).shared();
     amounts.any(|(dim, _)| {
         idle[dim] < before[dim]
-            && idle[dim] < withheld.amounts()[dim]
+            && idle[dim] < withheld.amount(session, dim, None)
             && !withheld.can_be_reclaimed(session, task, dim)
     })
 }

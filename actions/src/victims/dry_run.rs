@@ -84,10 +84,7 @@ impl DryRun for ResourceDryRun<'_> {
 
     fn fits(&mut self) -> bool {
         self.session.cluster().request(self.task).fits_in(&self.future_idle)
-            && self
-                .session
-                .within_capability(self.task, &self.victims, Capacity::FutureIdle)
-                .is_ok()
+            && self.session.within_limits(self.task, &self.victims, Capacity::FutureIdle).is_ok()
     }
 
     fn evict(&mut self, at: usize, victim: TaskIdx) {
@@ -142,7 +139,7 @@ impl DryRun for SessionDryRun<'_, '_> {
     fn fits(&mut self) -> bool {
         let session = self.statement.session_mut();
         let class = session.cluster().tasks.class[self.task];
-        session.within_capability(self.task, &[], Capacity::FutureIdle).is_ok()
+        session.within_limits(self.task, &[], Capacity::FutureIdle).is_ok()
             && session.search().fits(class, self.node, Capacity::FutureIdle)
     }
 

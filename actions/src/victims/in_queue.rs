@@ -1,7 +1,7 @@
-//! Victims for a task that a node has room for, but not the capability of its queue: they may be on any node.
+//! Victims for a task that a node has room for, but not a capability of the path of its queue: they may be on any node.
 
 use kube_batch_framework::{plugin::Capacity, statement::Statement};
-use kube_batch_model::column::{NodeIdx, TaskIdx};
+use kube_batch_model::column::{NodeIdx, QueueIdx, TaskIdx};
 
 use super::{
     dry_run::ResourceDryRun,
@@ -12,13 +12,14 @@ use super::{
     policy::VictimPolicy,
 };
 
-/// At most this many tasks of the queue are looked at, the first victims first.
+/// At most this many tasks below the queue are looked at, the first victims first.
 const MAX_CANDIDATES: usize = 1_000;
 
-/// The best node for the task as nodes are, and a minimal set of victims without which the queue stays within its
+/// The best node for the task as nodes are, and a minimal set of victims below a queue without which it stays within its
 /// capability.
-// Parity: see docs/parity.md#capability.
-pub(super) fn select_victims_in_queue(
+// Parity: see docs/parity.md#capability and docs/parity.md#q5.
+pub(super) fn select_victims_below(
+    queue: QueueIdx,
     policy: VictimPolicy<'_>,
     statement: &mut Statement<'_>,
     preemptor: Preemptor,
@@ -29,10 +30,9 @@ pub(super) fn select_victims_in_queue(
     statement.session_mut().count_work(n_tasks.div_ceil(TASKS_LOOKED_AT) as u64);
     let session = statement.session();
     let cluster = session.cluster();
-    let queue = cluster.queue_of(task);
     let may_leave = |victim: &TaskIdx| {
         cluster.tasks.ours[*victim]
-            && cluster.queue_of(*victim) == queue
+            && cluster.counts_below(*victim, queue)
             && is_candidate(policy, session, preemptor, *victim)
     };
     let mut all: Vec<TaskIdx> = cluster.tasks.facts.ids().filter(may_leave).collect();
@@ -57,7 +57,7 @@ pub(super) fn cheapest_in_queue(
     wanted: WantingTasks,
 ) -> Vec<Evictable> {
     let Preemptor { task, class, .. } = wanted.preemptor;
-    if statement.session().within_capability(task, &[], Capacity::FutureIdle).is_ok()
+    if statement.session().within_limits(task, &[], Capacity::FutureIdle).is_ok()
         || statement.search().best_node(class).is_none()
     {
         return Vec::new();
@@ -66,7 +66,7 @@ pub(super) fn cheapest_in_queue(
     let session = statement.session();
     let is_within = |units: &[&Evictable]| {
         let tasks: Vec<TaskIdx> = units.iter().flat_map(|unit| &unit.tasks).copied().collect();
-        session.within_capability(task, &tasks, Capacity::FutureIdle).is_ok()
+        session.within_limits(task, &tasks, Capacity::FutureIdle).is_ok()
     };
     let mut units: Vec<&Evictable> = jobs.iter().collect();
     units.sort_by_cached_key(|unit| cost(session, unit, &item(session, unit, 1, wanted)));

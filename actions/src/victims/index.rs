@@ -96,11 +96,12 @@ impl VictimIndexes {
         let Preemptor { task, class, .. } = preemptor;
         let session = statement.session_mut();
         let is_indexed = policy.is_between_jobs()
+            && session.cluster().queues.tree.is_flat()
             && session.uses_index()
             && !session.search().is_open_to_change(class)
             && session.search().scores_are_absolute(class)
             // Then it is also without victims of the queue.
-            && session.within_capability(task, &[], Capacity::FutureIdle).is_ok();
+            && session.within_limits(task, &[], Capacity::FutureIdle).is_ok();
         if !is_indexed {
             return Err(NotIndexed);
         }

@@ -1,10 +1,7 @@
 //! Minimal sets of victims on one node.
 
 use kube_batch_framework::{plugin::Proposal, session::Session};
-use kube_batch_model::{
-    column::{QueueIdx, TaskIdx},
-    resource::Share,
-};
+use kube_batch_model::column::{QueueIdx, TaskIdx};
 
 use super::{dry_run::DryRun, policy::VictimPolicy};
 
@@ -181,23 +178,17 @@ fn evict_until_fit(
     false
 }
 
-/// The position of the first candidate of the queue with the highest share, as shares are now. Of
-/// queues with equal shares, the one that would be served last.
+/// The position of the first candidate of the queue that would be served last, as shares are now.
 // Parity: see docs/parity.md#c5.
 fn first_by_queue_share(session: &Session, candidates: &[TaskIdx], evicted: &[TaskIdx]) -> usize {
     let cluster = session.cluster();
-    let mut highest: Option<(Share, bool, Option<QueueIdx>)> = None;
+    let mut last: Option<Option<QueueIdx>> = None;
     let mut first = 0;
     for (at, task) in candidates.iter().enumerate() {
         let queue = cluster.queue_of(*task);
-        if highest.is_some_and(|(_, _, highest)| highest == queue) {
-            continue;
-        }
-        // Those of a queue that does not exist hold something and deserve nothing.
-        let share = queue.map_or(Share::ONE, |queue| session.plugins().queue_share(queue, evicted));
-        let rank = (share, queue.is_none(), queue);
-        if highest.is_none_or(|highest| rank > highest) {
-            highest = Some(rank);
+        let is_later = |last| session.plugins().served_later(queue, last, evicted).is_gt();
+        if last.is_none_or(|last| last != queue && is_later(last)) {
+            last = Some(queue);
             first = at;
         }
     }

@@ -144,7 +144,7 @@ struct Trial<'a, 's> {
     wanted: WantingTasks,
     node: NodeIdx,
     /// Whether the capability of its queue admits it although no victim has left.
-    is_within_capability: bool,
+    is_within_limits: bool,
     reason: EvictReason,
     tries: &'a mut DomainBudget,
 }
@@ -158,9 +158,9 @@ impl<'a, 's> Trial<'a, 's> {
         tries: &'a mut DomainBudget,
     ) -> Self {
         let task = wanted.preemptor.task;
-        let answer = statement.session().within_capability(task, &[], Capacity::FutureIdle);
-        let is_within_capability = answer.is_ok();
-        Self { statement, wanted, node, is_within_capability, reason, tries }
+        let answer = statement.session().within_limits(task, &[], Capacity::FutureIdle);
+        let is_within_limits = answer.is_ok();
+        Self { statement, wanted, node, is_within_limits, reason, tries }
     }
 
     /// Whether the task fits without these victims. What costs least is asked first.
@@ -196,8 +196,7 @@ impl<'a, 's> Trial<'a, 's> {
     fn may_use_without(&self, victims: &[OnNode<'_>]) -> bool {
         let tasks = || tasks(victims.iter().map(|victim| &*victim.candidate.unit.tasks));
         let (session, task) = (self.statement.session(), self.wanted.preemptor.task);
-        self.is_within_capability
-            || session.within_capability(task, &tasks(), Capacity::FutureIdle).is_ok()
+        self.is_within_limits || session.within_limits(task, &tasks(), Capacity::FutureIdle).is_ok()
     }
 }
 

@@ -7,7 +7,7 @@ use kube_batch_framework::{
 };
 use kube_batch_model::{
     cluster::Cluster,
-    column::{JobIdx, TaskIdx},
+    column::{JobIdx, QueueIdx, TaskIdx},
     decision::EvictReason,
 };
 
@@ -25,8 +25,8 @@ enum VictimsFrom {
     SameJob,
     /// Of other jobs of its queue.
     SameQueue,
-    /// Of other queues.
-    OtherQueues,
+    /// Of other queues, if the side of the task's queue has at most so many queues.
+    OtherQueues { most: usize },
 }
 
 impl<'a> VictimPolicy<'a> {
@@ -40,16 +40,18 @@ impl<'a> VictimPolicy<'a> {
         Self { from: VictimsFrom::SameQueue, withheld }
     }
 
-    /// Tasks of other queues, for a queue that is not overused: it may use what it finds.
-    pub(crate) const fn other_queues() -> Self {
-        Self { from: VictimsFrom::OtherQueues, withheld: None }
+    /// Tasks of other queues, for a queue that is not overused, as far as nobody on its side is: the first `most` queues of
+    /// its path are not. `withheld` as in [`Self::same_job`], if one above them is.
+    // Parity: see docs/parity.md#q7.
+    pub(crate) const fn other_queues(most: usize, withheld: Option<&'a Withheld>) -> Self {
+        Self { from: VictimsFrom::OtherQueues { most }, withheld }
     }
 
     /// The reason that is given for an eviction.
     pub(super) const fn reason(self) -> EvictReason {
         match self.from {
             VictimsFrom::SameJob | VictimsFrom::SameQueue => EvictReason::Preempt,
-            VictimsFrom::OtherQueues => EvictReason::Reclaim,
+            VictimsFrom::OtherQueues { .. } => EvictReason::Reclaim,
         }
     }
 
@@ -60,7 +62,7 @@ impl<'a> VictimPolicy<'a> {
     pub(super) const fn is_in_queue(self) -> bool {
         match self.from {
             VictimsFrom::SameJob | VictimsFrom::SameQueue => true,
-            VictimsFrom::OtherQueues => false,
+            VictimsFrom::OtherQueues { .. } => false,
         }
     }
 
@@ -68,7 +70,7 @@ impl<'a> VictimPolicy<'a> {
     pub(super) const fn is_between_jobs(self) -> bool {
         match self.from {
             VictimsFrom::SameJob => false,
-            VictimsFrom::SameQueue | VictimsFrom::OtherQueues => true,
+            VictimsFrom::SameQueue | VictimsFrom::OtherQueues { .. } => true,
         }
     }
 
@@ -95,7 +97,11 @@ impl<'a> VictimPolicy<'a> {
                     && (!cluster.request(task).is_best_effort() || has_lower_priority())
             }
             // A job's own tasks are never its victims, though they may count for another queue.
-            VictimsFrom::OtherQueues => !has_same_job && !has_same_queue(),
+            VictimsFrom::OtherQueues { most } => {
+                !has_same_job
+                    && !has_same_queue()
+                    && is_within(cluster, cluster.queue_of(task), cluster.queue_of(victim), most)
+            }
         }
     }
 
@@ -125,7 +131,16 @@ impl<'a> VictimPolicy<'a> {
             VictimsFrom::SameQueue => {
                 cluster.jobs.priority[job] < cluster.priority_as_preemptor(task) && has_same_queue()
             }
-            VictimsFrom::OtherQueues => Some(job) != cluster.tasks.job[task] && !has_same_queue(),
+            VictimsFrom::OtherQueues { most } => {
+                Some(job) != cluster.tasks.job[task]
+                    && !has_same_queue()
+                    && is_within(
+                        cluster,
+                        cluster.queue_of(task),
+                        cluster.queue_of_most(tasks),
+                        most,
+                    )
+            }
         }
     }
 
@@ -135,7 +150,7 @@ impl<'a> VictimPolicy<'a> {
         match self.from {
             VictimsFrom::SameJob => false,
             VictimsFrom::SameQueue => plugins.job_preemptable(proposal),
-            VictimsFrom::OtherQueues => {
+            VictimsFrom::OtherQueues { .. } => {
                 // Without shares, two queues would evict each other's gangs in turn.
                 let queue = session.cluster().queue_of(proposal.preemptor);
                 let has_shares = queue.is_some_and(|queue| plugins.queue_shares(queue).is_some());
@@ -143,6 +158,18 @@ impl<'a> VictimPolicy<'a> {
             }
         }
     }
+}
+
+/// Whether the side of a queue towards another one has at most so many queues.
+fn is_within(
+    cluster: &Cluster,
+    own: Option<QueueIdx>,
+    other: Option<QueueIdx>,
+    most: usize,
+) -> bool {
+    let tree = &cluster.queues.tree;
+    let Some(own) = own else { return true };
+    other.map_or_else(|| tree.path(own).count(), |other| tree.sides(own, other)[0]) <= most
 }
 
 /// Whether the job of a victim has a lower priority than a task that preempts. Whatever the plugins say, this decides

@@ -178,7 +178,7 @@ fn units(statement: &Statement<'_>) -> Vec<Evictable> {
 fn place(statement: &mut Statement<'_>, task: TaskIdx) -> bool {
     let session = statement.session();
     let class = session.cluster().tasks.class[task];
-    if session.within_capability(task, &[], Capacity::FutureIdle).is_err() {
+    if session.within_limits(task, &[], Capacity::FutureIdle).is_err() {
         return false;
     }
     let Some(choice) = statement.search().best_node(class) else { return false };

@@ -314,7 +314,7 @@ pub(super) fn n_fitting(statement: &mut Statement<'_>, wanted: WantingTasks) -> 
     let is_apart = !statement.search().is_open_to_change(class);
     let mut n_placed = 0;
     for task in waiting {
-        if statement.session().within_capability(task, &[], Capacity::FutureIdle).is_err() {
+        if statement.session().within_limits(task, &[], Capacity::FutureIdle).is_err() {
             break;
         }
         let choice = match is_apart {

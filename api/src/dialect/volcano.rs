@@ -18,7 +18,7 @@ use super::{
     spec::{Dialect, DialectSpec, Patch, without},
 };
 use crate::{
-    crd::QueueSpec,
+    crd::{DesiredState, QueueSpec},
     naming::IN_SPEC,
     read::{
         self,
@@ -84,15 +84,32 @@ impl NetworkTopology {
     }
 }
 
+/// The fields of a queue that are read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct VolcanoQueueSpec {
+    weight: Option<i32>,
+    capability: Option<BTreeMap<String, Quantity>>,
+    deserved: Option<BTreeMap<String, Quantity>>,
+    guarantee: Option<VolcanoGuarantee>,
+    parent: Option<String>,
+    priority: Option<i32>,
+    reclaimable: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct VolcanoGuarantee {
+    resource: Option<BTreeMap<String, Quantity>>,
+}
+
+/// The queue above all others of Volcano, which makes it.
+const ROOT: &str = "root";
+
 /// Fields of a queue that have no effect here.
-const NOT_HONOURED: [&str; 12] = [
-    "reclaimable",
-    "guarantee",
+const NOT_HONOURED: [&str; 7] = [
     "affinity",
     "type",
-    "parent",
-    "deserved",
-    "priority",
     "dequeueStrategy",
     "extendClusters",
     "capacityPolicy",
@@ -128,12 +145,21 @@ impl Dialect for Volcano {
     }
 
     fn read_queue(&self, object: &RawObject) -> Result<QueueFacts, FactError> {
-        let mut spec: QueueSpec = object.spec("Queue")?;
+        let own: VolcanoQueueSpec = object.spec("Queue")?;
         let status: QueueStatus = object.status("Queue")?;
-        if object.spec["weight"].is_null() {
+        let is_closed = matches!(&*status.state, "Closed" | "Closing");
+        let spec = QueueSpec {
             // As Volcano's admission sets it.
-            spec.weight = 1;
-        }
+            weight: own.weight.unwrap_or(1),
+            capability: own.capability.unwrap_or_default(),
+            deserved: own.deserved.unwrap_or_default(),
+            guarantee: own.guarantee.and_then(|own| own.resource).unwrap_or_default(),
+            parent: own.parent.filter(|parent| parent != ROOT),
+            priority: own.priority,
+            reclaimable: own.reclaimable,
+            state: is_closed.then_some(DesiredState::Closed),
+            ..QueueSpec::default()
+        };
         let mut facts = read::queue(GroupVersion::Volcano, &object.metadata, &spec, Some(&status))?;
         let is_set = |field: &&str| !object.spec[field].is_null();
         facts.not_honoured = NOT_HONOURED.into_iter().filter(is_set).map(Name::from).collect();

@@ -36,8 +36,7 @@ pub(super) struct Changed {
     pub(super) queues: FormerFacts<(Name, GroupVersion), QueueFacts>,
     pub(super) nodes: FormerFacts<Name, NodeFacts>,
     pub(super) budgets: FormerFacts<ObjectKey, BudgetFacts>,
-    /// Whether any of these have changed.
-    pub(super) namespaces: bool,
+    pub(super) namespaces: Vec<Name>,
     /// Whether the queue of the jobs of some namespace has changed.
     pub(super) queues_of_namespaces: bool,
     pub(super) priority_classes: bool,
@@ -75,7 +74,6 @@ impl Changed {
             queue_of(before.as_ref()) != queue_of(store.namespaces.get(name))
         };
         let queues_of_namespaces = namespaces.iter().flatten().any(has_other_queue);
-        let namespaces = namespaces.is_none_or(|former| !former.is_empty());
         let priority_classes = has_changed(&mut store.priority_classes);
         let resource_claims = store.resource_claims.take_former();
         let device_classes = has_changed(&mut store.device_classes);
@@ -90,7 +88,7 @@ impl Changed {
             queues: queues?,
             nodes: nodes?,
             budgets: budgets?,
-            namespaces,
+            namespaces: namespaces?.into_keys().collect(),
             queues_of_namespaces,
             priority_classes,
             storage: has_volumes || storage.contains(&true),

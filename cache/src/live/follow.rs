@@ -112,7 +112,7 @@ impl Kept {
             || self.unreadable != store.unreadable()
             || changed.priority_classes
             || changed.device_classes
-            || changed.namespaces && reads_namespaces
+            || !changed.namespaces.is_empty() && reads_namespaces
             || changed.queues_of_namespaces
         {
             return None;

@@ -12,7 +12,10 @@ use kube_batch_model::{
 
 use super::changed::{Changed, FormerFacts};
 use crate::{
-    snapshot::{budgets_of, limits_of},
+    snapshot::{
+        budgets_of,
+        queues::{tree_of, write_columns, write_namespace},
+    },
     store::Store,
 };
 
@@ -49,6 +52,7 @@ pub(super) fn row_of_node(nodes: &Column<NodeIdx, Arc<NodeFacts>>, name: &Name) 
 
 /// Writes changed queues; `None` if there are others, or other resources.
 pub(super) fn write_queues(cluster: &mut Cluster, store: &Store, changed: &Changed) -> Option<()> {
+    let mut has_moved = false;
     for (name, _) in changed.queues.keys() {
         let row = cluster.queues.facts.iter().find(|(_, facts)| facts.name == *name);
         let Some((row, before)) = row else {
@@ -57,12 +61,22 @@ pub(super) fn write_queues(cluster: &mut Cluster, store: &Store, changed: &Chang
         };
         let after = store.queue(name)?;
         let is_same = before.created == after.created
-            && have_same_names(&before.capability, &after.capability);
+            && have_same_names(&before.capability, &after.capability)
+            && have_same_names(&before.deserved, &after.deserved)
+            && have_same_names(&before.guarantee, &after.guarantee);
         if !is_same {
             return None;
         }
-        cluster.queues.capability[row] = limits_of(&cluster.dimensions, after);
+        has_moved |= before.parent != after.parent;
         cluster.queues.facts[row] = Arc::clone(after);
+        write_columns(&mut cluster.queues, row, &cluster.dimensions, store);
+    }
+    for namespace in &changed.namespaces {
+        write_namespace(&mut cluster.queues, namespace, store);
+    }
+    if has_moved {
+        let tree = tree_of(&cluster.queues.facts);
+        cluster.queues.set_tree(tree);
     }
     Some(())
 }

@@ -17,7 +17,11 @@ pub(super) struct Heap<I> {
 }
 
 impl<I: Ordinal> Heap<I> {
-    pub(super) fn new(members: Vec<I>, at: &mut Column<I, u32>, cmp: &impl Fn(I, I) -> Ordering) -> Self {
+    pub(super) fn new(
+        members: Vec<I>,
+        at: &mut Column<I, u32>,
+        cmp: &impl Fn(I, I) -> Ordering,
+    ) -> Self {
         let mut heap = Self { members };
         for (position, member) in heap.members.iter().enumerate() {
             at[*member] = position as u32;
@@ -28,13 +32,18 @@ impl<I: Ordinal> Heap<I> {
         heap
     }
 
-    pub(super) fn push(&mut self, member: I, at: &mut Column<I, u32>, cmp: &impl Fn(I, I) -> Ordering) {
+    pub(super) fn push(
+        &mut self,
+        member: I,
+        at: &mut Column<I, u32>,
+        cmp: &impl Fn(I, I) -> Ordering,
+    ) {
         self.members.push(member);
         at[member] = (self.members.len() - 1) as u32;
         self.sift_up(self.members.len() - 1, at, cmp);
     }
 
-    fn remove(
+    pub(super) fn remove(
         &mut self,
         position: usize,
         at: &mut Column<I, u32>,
@@ -50,7 +59,12 @@ impl<I: Ordinal> Heap<I> {
     }
 
     /// Moves the members whose order has changed to their new positions.
-    pub(super) fn rekey(&mut self, changed: &[I], at: &mut Column<I, u32>, cmp: &impl Fn(I, I) -> Ordering) {
+    pub(super) fn rekey(
+        &mut self,
+        changed: &[I],
+        at: &mut Column<I, u32>,
+        cmp: &impl Fn(I, I) -> Ordering,
+    ) {
         match changed {
             [] => {}
             [member] => self.resettle(at[*member] as usize, at, cmp),
@@ -120,14 +134,20 @@ impl<I: Ordinal> Heap<I> {
         at: &mut Column<I, u32>,
         cmp: &impl Fn(I, I) -> Ordering,
     ) -> Option<I> {
-        let first = match scope {
-            OrderScope::Own => 0,
-            OrderScope::Anything => {
-                let positions = 0..self.members.len();
-                positions.min_by(|l, r| cmp(self.members[*l], self.members[*r]))?
-            }
-        };
-        (!self.members.is_empty()).then(|| self.remove(first, at, cmp))
+        let first = self.first(scope, cmp)?;
+        Some(self.remove(at[first] as usize, at, cmp))
+    }
+
+    /// The first member.
+    pub(super) fn first(&self, scope: OrderScope, cmp: &impl Fn(I, I) -> Ordering) -> Option<I> {
+        match scope {
+            OrderScope::Own => self.members.first().copied(),
+            OrderScope::Anything => self.members.iter().copied().min_by(|l, r| cmp(*l, *r)),
+        }
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.members.is_empty()
     }
 }
 

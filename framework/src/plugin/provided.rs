@@ -8,7 +8,7 @@ use kube_batch_model::{
     decision::{ClaimChoice, DeviceChoice},
     name::ObjectKey,
     reason::Unfit,
-    resource::{ResourceVector, Share},
+    resource::{Ledger, ResourceVector, Share},
 };
 use serde::{Deserialize, Serialize};
 
@@ -82,32 +82,57 @@ impl fmt::Display for Provision {
 
 /// What queues deserve of the cluster, and what they hold of it.
 pub trait Shares {
-    /// Whether the queue holds at least what it deserves, in a resource that its waiting tasks request.
+    /// Whether the queue or one above it uses at least what it deserves, in a resource that waiting tasks of the queue request.
     /// The action `allocate` serves an overused queue only after all other queues, from resources that
     /// are not withheld for them. The action `reclaim` does not serve it.
-    fn overused(&self, cluster: &Cluster, queue: QueueIdx) -> bool;
+    /// Returns that of them which is nearest to the queue.
+    fn overused(&self, cluster: &Cluster, queue: QueueIdx) -> Option<QueueIdx>;
 
-    /// Whether the queue holds more than it deserves, in a resource that the job requests.
-    fn exceeds_deserved(&self, cluster: &Cluster, queue: QueueIdx, job: JobIdx) -> bool;
+    /// What each queue is guaranteed of what it deserves.
+    // Parity: new, see docs/parity.md#q4.
+    fn guaranteed(&self) -> &Ledger<QueueIdx>;
+
+    /// Whether a job requests a resource of which a queue of its path deserves nothing although the cluster has some: it is
+    /// then served only from what is lent.
+    // Parity: new, see docs/parity.md#q6.
+    fn gets_loans_only(&self, cluster: &Cluster, job: JobIdx) -> bool;
+
+    /// Whether the queue or one above it, but not above `other`, uses more than it deserves, in a resource that the job
+    /// requests.
+    fn exceeds_deserved(
+        &self,
+        cluster: &Cluster,
+        queue: QueueIdx,
+        job: JobIdx,
+        other: Option<QueueIdx>,
+    ) -> bool;
+
+    /// How much of a resource the queue or one above it uses at most above what it deserves; negative if all use less.
+    fn excess(&self, cluster: &Cluster, queue: QueueIdx, dim: Dim) -> i64;
 
     /// How much of a resource the queue holds above what it deserves; negative if it holds less. For a vote that depends
     /// on [`VictimScope::QUEUE`](super::VictimScope::QUEUE), a victim may be evicted if, of some resource that both it
     /// and the preemptor request, it and the other victims of its queue hold no more than this.
     fn spare(&self, cluster: &Cluster, queue: QueueIdx, dim: Dim) -> i64;
 
-    /// The resources to keep idle for queues below their fair share while overused queues borrow.
+    /// The resources to keep idle for each queue below its fair share while overused queues borrow; for a queue with others
+    /// below it, the most that is kept for these together.
     ///
     /// `placeable` is, for each queue, the sum of the requests of its waiting tasks that would each fit
     /// on some node of an empty cluster. It may exceed the cluster.
-    // Parity: new, see docs/parity.md#a9.
+    // Parity: new, see docs/parity.md#a9 and docs/parity.md#q6.
     fn withheld(
         &self,
         cluster: &Cluster,
         placeable: &Column<QueueIdx, ResourceVector>,
-    ) -> ResourceVector;
+    ) -> Ledger<QueueIdx>;
 
     /// The share of a queue, without the tasks in `evicted`.
     fn queue_share(&self, cluster: &Cluster, queue: QueueIdx, evicted: &[TaskIdx]) -> Share;
+
+    /// What each queue would deserve if it, and all leaves that have jobs, requested all that there is.
+    // Parity: see docs/parity.md#q15.
+    fn fair_shares(&self, cluster: &Cluster) -> Ledger<QueueIdx>;
 
     /// The amounts behind the share of a queue.
     fn queue_shares(&self, cluster: &Cluster, queue: QueueIdx) -> QueueShares;
@@ -116,10 +141,10 @@ pub trait Shares {
 /// The amounts from which the share of a queue is computed, for status, reports and metrics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueueShares {
-    /// Its part of the cluster by weight alone, whatever the queues request.
-    pub fair_share: ResourceVector,
     /// What the queue deserves.
     pub deserved: ResourceVector,
+    /// What of that is kept free for it.
+    pub guaranteed: ResourceVector,
     /// What its tasks hold.
     pub allocated: ResourceVector,
     /// What its tasks hold or request.

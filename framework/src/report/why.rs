@@ -14,13 +14,14 @@ use kube_batch_model::{
     status::TaskStatus,
     why::{
         Invalid, Lacking, LimitUse, MissingPods, NeverFits, NoPlace, NotTried, Obstacle,
-        OverCapability, OwnReservation, ProtectedGang, StuckPod, Why,
+        OverCapability, OwnReservation, ProtectedGang, QueueAtShare, StuckPod, Why,
     },
 };
 
 use crate::{
     candidates::Room,
-    failure::{Failure, RefusedGang},
+    failure::{Failure, QueueLimit, RefusedGang},
+    guarantees::KeptFree,
     minimum::Minimum,
     session::Session,
     topology::JobTopology,
@@ -51,7 +52,7 @@ pub(super) fn of_job(session: &Session, job: JobIdx) -> Option<Why> {
         }
         (
             Some(
-                Failure::Capability(_)
+                Failure::QueueLimit(_)
                 | Failure::Withheld(_)
                 | Failure::Held(_)
                 | Failure::Reserved { .. }
@@ -140,14 +141,22 @@ pub(super) fn mark_never_fitting(session: &mut Session) {
     }
 }
 
+/// Whether a job that waits can never start.
+pub(crate) fn never_fits(session: &mut Session, job: JobIdx) -> bool {
+    let total = session.cluster().total();
+    session.failure(job).is_some() && never_fitting(session, job, &total).is_some()
+}
+
 /// Why a job that waits can never start.
 fn never_fitting(session: &mut Session, job: JobIdx, total: &ResourceVector) -> Option<NeverFits> {
     let cluster = session.cluster();
     let minimum = Minimum::of(cluster, job);
     let queue = cluster.jobs.queue[job].expect("a job that is scheduled has a queue");
-    let capability = cluster.queues.capability[queue].iter().copied();
-    if let Some(excess) = minimum.exceeded(cluster, capability) {
-        return Some(NeverFits::Capability { queue: name_of(cluster, queue), excess });
+    for queue in cluster.queues.tree.path(queue) {
+        let capability = cluster.queues.capability[queue].iter().copied();
+        if let Some(excess) = minimum.exceeded(cluster, capability) {
+            return Some(NeverFits::Capability { queue: name_of(cluster, queue), excess });
+        }
     }
     let now = match session.failure(job)? {
         // The nodes have room for the first of its tasks.
@@ -159,7 +168,7 @@ fn never_fitting(session: &mut Session, job: JobIdx, total: &ResourceVector) -> 
         | Failure::Undecided(_)
         | Failure::NoDomain(_)
         | Failure::NeverFits(_)
-        | Failure::Capability(_)) => {
+        | Failure::QueueLimit(_)) => {
             let report = failure.fit_report();
             report.filter(|report| report.has_cause(Cause::Resources))?.clone()
         }
@@ -221,11 +230,9 @@ fn obstacle(session: &Session, job: JobIdx) -> Obstacle {
             min: cluster.jobs.min_available[job].max(1),
             because: never.clone(),
         },
-        Some(Failure::Capability(dim)) => {
-            Obstacle::Capability(Box::new(over_capability(session, queue, job, *dim)))
-        }
+        Some(Failure::QueueLimit(limit)) => over_limit(session, job, *limit),
         Some(Failure::Withheld(holder)) => Obstacle::Withheld {
-            queue: name_of(cluster, queue),
+            queue: at_share(session, queue),
             holder: holder.and_then(|holder| in_queue(cluster, holder)),
         },
         Some(Failure::Held(by)) => held_for(cluster, job, *by),
@@ -233,8 +240,11 @@ fn obstacle(session: &Session, job: JobIdx) -> Obstacle {
         None if !session.was_tried(job) && n_leaving > 0 => {
             Obstacle::Terminating { n_pods: n_leaving }
         }
+        None if let Some(first) = session.held_up_by(job) => {
+            Obstacle::Order { job: cluster.jobs.key[first].clone(), queue: name_of(cluster, queue) }
+        }
         None if waits_for_share(session, job) => {
-            Obstacle::QueueShare { queue: name_of(cluster, queue) }
+            Obstacle::QueueShare { queue: at_share(session, queue) }
         }
         None => Obstacle::NotCompared { n_nodes: cluster.nodes.facts.len() },
     }
@@ -274,8 +284,30 @@ fn in_queue(cluster: &Cluster, job: JobIdx) -> Option<JobInQueue> {
     Some(JobInQueue { job: cluster.jobs.key[job].clone(), queue })
 }
 
+/// The queue of a path that is at its fair share.
+fn at_share(session: &Session, queue: QueueIdx) -> QueueAtShare {
+    let name = |queue| name_of(session.cluster(), queue);
+    let overused = session.plugins().overused_on_path(queue).unwrap_or(queue);
+    QueueAtShare { queue: name(overused), above: (overused != queue).then(|| name(queue)) }
+}
+
+fn over_limit(session: &Session, job: JobIdx, limit: QueueLimit) -> Obstacle {
+    let cluster = session.cluster();
+    match limit {
+        QueueLimit::Capability { queue, dim } => {
+            Obstacle::Capability(Box::new(over_capability(session, job, queue, dim)))
+        }
+        QueueLimit::Jobs { queue, most } => Obstacle::Jobs { queue: name_of(cluster, queue), most },
+        QueueLimit::Guarantee(KeptFree { dim, queue, amount }) => Obstacle::Guaranteed {
+            queue: name_of(cluster, queue),
+            resource: cluster.dimensions.name(dim).clone(),
+            amount,
+        },
+    }
+}
+
 /// The limit of a queue that a job would exceed, what the queue uses of it, and what the job needs.
-fn over_capability(session: &Session, queue: QueueIdx, job: JobIdx, dim: Dim) -> OverCapability {
+fn over_capability(session: &Session, job: JobIdx, queue: QueueIdx, dim: Dim) -> OverCapability {
     let cluster = session.cluster();
     let mut limits = cluster.queues.capability[queue].iter();
     let limit = limits.find(|(own, _)| *own == dim).map_or(0, |(_, limit)| *limit);

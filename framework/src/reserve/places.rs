@@ -105,7 +105,7 @@ impl Session {
                     job,
                     since,
                     start: None,
-                    is_above_share: self.plugins().exceeds_deserved(queue, job),
+                    is_above_share: self.plugins().exceeds_deserved(queue, job, None),
                     total: ResourceVector::zero(self.cluster.dimensions.len()),
                     amounts: Arc::default(),
                     is_lifted: false,
@@ -141,10 +141,11 @@ impl Session {
         None
     }
 
-    /// Whether the tasks do not fit into the capability of their queue, even if nothing else of it ran.
+    /// Whether the tasks do not fit into a capability of the path of their queue, even if nothing else of it ran.
     fn exceeds_capability(&self, queue: QueueIdx, tasks: &[TaskIdx]) -> bool {
         let job = tasks.first().and_then(|task| self.cluster.tasks.job[*task]);
-        let mut limits = self.cluster.queues.capability[queue].iter();
+        let queues = &self.cluster.queues;
+        let mut limits = queues.tree.path(queue).flat_map(|queue| &queues.capability[queue]);
         limits.any(|(dim, limit)| {
             let held = job.map_or(0, |job| self.cluster.jobs.held[job][*dim]);
             held.saturating_add(self.requested(tasks, *dim)) > *limit
@@ -155,7 +156,7 @@ impl Session {
     pub(super) fn exceeds_share(&self, queue: QueueIdx, tasks: &[TaskIdx]) -> bool {
         self.cluster.dimensions.shared().any(|dim| {
             let requested = self.requested(tasks, dim);
-            let above = self.plugins().spare(queue, dim);
+            let above = self.plugins().excess(queue, dim);
             requested > 0 && above.is_some_and(|above| above.saturating_add(requested) > 0)
         })
     }

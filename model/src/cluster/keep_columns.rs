@@ -68,8 +68,9 @@ impl Nodes {
         self.columns.0.take();
     }
 
-    /// Has the columns follow: the amounts of a node have changed.
+    /// Has the columns and what is kept available follow: the amounts of a node have changed.
     pub fn amounts_changed(&mut self, node: NodeIdx) {
+        self.available_changed(node);
         if let Some(mut columns) = self.columns.0.take() {
             columns.set(self, node);
             self.columns = KeptColumns(OnceLock::from(columns));

@@ -2,7 +2,8 @@
 
 use super::{
     Cluster,
-    tables::{LeftOut, Nodes, Queues},
+    queues::Queues,
+    tables::{LeftOut, Nodes},
 };
 use crate::{
     column::{Dim, NodeIdx},
@@ -11,7 +12,7 @@ use crate::{
 
 impl Cluster {
     /// Stops counting the resources that `ignores` picks: no node has them, no task requests them, and
-    /// no queue is limited in them. To be called before any task is moved. Returns what is to be put back when
+    /// no queue is limited in them or promised any. To be called before any task is moved. Returns what is to be put back when
     /// none is any more.
     pub fn leave_out(&mut self, ignores: impl Fn(&str) -> bool) -> LeftOut {
         let dims = self.dimensions.ids();
@@ -21,7 +22,8 @@ impl Cluster {
             return LeftOut::default();
         }
         let mut left_out = LeftOut { requests: self.classes.request.clone(), ..LeftOut::default() };
-        left_out.capability = self.queues.capability.clone();
+        let Queues { capability, deserved, guarantee, .. } = &self.queues;
+        left_out.amounts = [capability.clone(), deserved.clone(), guarantee.clone()];
         for ledger in self.nodes.ledgers() {
             left_out.ledgers.push(ledger.clone());
             for node in ledger.ids().collect::<Vec<_>>() {
@@ -45,15 +47,18 @@ impl Cluster {
         for request in self.classes.request.values_mut() {
             *request = request.without(&dims, &ignores);
         }
-        for limits in self.queues.capability.values_mut() {
-            limits.retain(|(dim, _)| !dims.contains(dim));
+        let Queues { capability, deserved, guarantee, .. } = &mut self.queues;
+        for amounts in [capability, deserved, guarantee] {
+            for amounts in amounts.values_mut() {
+                amounts.retain(|(dim, _)| !dims.contains(dim));
+            }
         }
         left_out
     }
 
     /// Counts resources again that were left out.
     pub fn put_back(&mut self, left_out: LeftOut) {
-        let LeftOut { ledgers, jobs, queues, requests, capability } = left_out;
+        let LeftOut { ledgers, jobs, queues, requests, amounts } = left_out;
         let Some([held, waiting]) = jobs else { return };
         (self.jobs.held, self.jobs.waiting) = (held, waiting);
         [self.queues.held, self.queues.leaving, self.queues.stuck] = queues;
@@ -61,7 +66,7 @@ impl Cluster {
             *ledger = before;
         }
         self.classes.request = requests;
-        self.queues.capability = capability;
+        [self.queues.capability, self.queues.deserved, self.queues.guarantee] = amounts;
     }
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::Range, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
-use super::node_columns::KeptColumns;
+use super::{kept_available::KeptAvailable, node_columns::KeptColumns};
 use crate::{
     column::{
         ClassIdx, Column, ConstraintClassIdx, Dim, JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx,
@@ -18,7 +18,6 @@ use crate::{
         metadata::Metadata,
         node::NodeFacts,
         pod::TaskFacts,
-        queue::QueueFacts,
         storage::{ClaimFacts, CsiDriverFacts, CsiNodeFacts, StorageClassFacts, VolumeFacts},
         topology::TopologyFacts,
     },
@@ -52,6 +51,8 @@ pub struct Nodes {
     pub tasks: Column<NodeIdx, Vec<TaskIdx>>,
     /// The same amounts by resource, if they are kept so.
     pub columns: KeptColumns,
+    /// What all of them have available, if it is kept.
+    pub kept: KeptAvailable,
 }
 
 impl Nodes {
@@ -60,32 +61,6 @@ impl Nodes {
         let all = self.facts.values().as_slice();
         let at = all.binary_search_by(|facts| facts.name.cmp(name)).ok()?;
         self.facts.ids().nth(at)
-    }
-}
-
-/// Columns by queue.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Queues {
-    /// The fields of each API object that the scheduler uses.
-    pub facts: Column<QueueIdx, Arc<QueueFacts>>,
-    /// Hard limits, by dimension.
-    pub capability: Column<QueueIdx, Vec<(Dim, i64)>>,
-    /// Jobs of each, ascending.
-    pub jobs: Column<QueueIdx, Vec<JobIdx>>,
-    /// What the tasks that count for each hold, as shares count it.
-    pub held: Ledger<QueueIdx>,
-    /// What the tasks that count for each and are being terminated still use.
-    pub leaving: Ledger<QueueIdx>,
-    /// What other tasks that count for each use: those that do not end, those that their node does not report, and those
-    /// whose node is gone.
-    pub stuck: Ledger<QueueIdx>,
-}
-
-impl Queues {
-    /// What the tasks that count for a queue use on nodes, those that are being terminated included, or are nominated
-    /// for.
-    pub fn used(&self, queue: QueueIdx, dim: Dim) -> i64 {
-        self.held[queue][dim] + self.leaving[queue][dim] + self.stuck[queue][dim]
     }
 }
 
@@ -321,5 +296,6 @@ pub struct LeftOut {
     pub(super) jobs: Option<[Ledger<JobIdx>; 2]>,
     pub(super) queues: [Ledger<QueueIdx>; 3],
     pub(super) requests: Column<ClassIdx, Request>,
-    pub(super) capability: Column<QueueIdx, Vec<(Dim, i64)>>,
+    /// The capability, what is deserved by number, and the guarantee.
+    pub(super) amounts: [Column<QueueIdx, Vec<(Dim, i64)>>; 3],
 }

@@ -1,8 +1,12 @@
 //! What all nodes have together.
 
-use super::{Capacity, Cluster};
+use super::{
+    Capacity, Cluster,
+    keep_available::counted,
+    kept_available::{Counting, KeptAvailable},
+};
 use crate::{
-    column::{Dim, NodeIdx},
+    column::{Dim, NodeIdx, TaskIdx},
     resource::{Ledger, ResourceVector, UNLIMITED},
 };
 
@@ -42,6 +46,44 @@ impl Cluster {
         total
     }
 
+    /// What queues share: what kube-batch can give to jobs on the nodes that take new pods, what pods use on the others,
+    /// and devices.
+    // Parity: see docs/parity.md#d2.
+    pub fn total_to_share(&self) -> ResourceVector {
+        self.sum_for_jobs(|node, left| self.subtract_unused(node, left))
+    }
+
+    /// The same, with what pods of other schedulers use.
+    pub fn total_to_share_with_foreign(&self) -> ResourceVector {
+        let mut total = self.device_totals.clone();
+        for node in self.nodes.facts.ids() {
+            let mut all = self.nodes.allocatable[node].to_vec();
+            self.subtract_unused(node, &mut all);
+            total.add(&all, 1);
+        }
+        total
+    }
+
+    /// Subtracts what is idle on a node that takes no pods.
+    fn subtract_unused(&self, node: NodeIdx, left: &mut [i64]) {
+        if !self.nodes.facts[node].is_usable() {
+            for (all, idle) in left.iter_mut().zip(self.idle_without_not_admitted(node)) {
+                *all -= idle.clamp(0, (*all).max(0));
+            }
+        }
+    }
+
+    /// What is idle on a node if pods that are not admitted use nothing.
+    // Parity: see docs/parity.md#d7.
+    fn idle_without_not_admitted(&self, node: NodeIdx) -> Vec<i64> {
+        let mut idle = self.nodes.idle[node].to_vec();
+        let not_admitted = |task: &&TaskIdx| self.tasks.facts[**task].not_admitted;
+        for task in self.nodes.tasks[node].iter().filter(not_admitted) {
+            self.request(*task).charge(&mut idle, 1);
+        }
+        idle
+    }
+
     /// What is idle, or will be once the tasks that are being released are gone, summed over all nodes. What a
     /// node is over-committed by counts against the others.
     pub fn total_unused(&self) -> ResourceVector {
@@ -76,21 +118,44 @@ impl Cluster {
     /// What is available, summed over the nodes that take new tasks. An over-committed node counts as 0, not as a
     /// negative amount.
     pub fn total_available(&self, capacity: Capacity) -> ResourceVector {
-        let mut total = self.device_totals.clone();
-        let nodes = &self.nodes;
-        for (node, facts) in nodes.facts.iter() {
+        let mut total = ResourceVector::zero(self.dimensions.len());
+        for (node, facts) in self.nodes.facts.iter() {
             for dim in self.dimensions.ids() {
-                let available = nodes.available(node, dim, capacity);
-                if !self.counts(node, dim) {
-                    total[dim] += available - UNLIMITED;
-                } else if facts.is_usable() {
-                    total[dim] += available.max(0);
-                }
+                let available = self.nodes.available(node, dim, capacity);
+                total[dim] += counted(available, self.nothing(node, dim), facts.is_usable());
             }
         }
-        for dim in self.dimensions.of_devices() {
-            total[dim] = total[dim].max(0);
+        self.dimensions.ids().map(|dim| self.with_devices(dim, total[dim])).collect()
+    }
+
+    /// What is available of one resource: at once if it is [kept](Self::keep_available).
+    pub fn available(&self, dim: Dim, capacity: Capacity) -> i64 {
+        match self.nodes.kept.of_nodes(dim, capacity) {
+            Some(of_nodes) => self.with_devices(dim, of_nodes),
+            None => self.total_available(capacity)[dim],
         }
-        total
+    }
+
+    /// Keeps what is available up to date, until [`forget_available`](super::Nodes::forget_available) is called.
+    pub fn keep_available(&mut self) {
+        let counting = self.nodes.facts.ids().map(|node| self.counting(node)).collect();
+        self.nodes.kept = KeptAvailable::new(&self.nodes, counting);
+    }
+
+    fn with_devices(&self, dim: Dim, of_nodes: i64) -> i64 {
+        let total = self.device_totals[dim] + of_nodes;
+        if self.dimensions.is_of_devices(dim) { total.max(0) } else { total }
+    }
+
+    fn counting(&self, node: NodeIdx) -> Counting {
+        Counting {
+            is_usable: self.nodes.facts[node].is_usable(),
+            nothing: self.dimensions.ids().map(|dim| self.nothing(node, dim)).collect(),
+        }
+    }
+
+    /// The amount that stands for nothing on a node, if devices decide about a resource.
+    fn nothing(&self, node: NodeIdx, dim: Dim) -> Option<i64> {
+        (!self.counts(node, dim)).then_some(UNLIMITED)
     }
 }

@@ -40,10 +40,14 @@ fn lacking(problem: &JobProblem) -> Option<u32> {
     match problem {
         JobProblem::NotEnoughTasks { valid, min }
         | JobProblem::NotEnoughTasksOfRole { valid, min, .. } => Some(min.saturating_sub(*valid)),
-        // When the PodGroup arrives, or can be read, or its queue exists, a cycle runs.
+        // When the PodGroup arrives, or can be read, or its queue changes, a cycle runs.
         JobProblem::NoPodGroup(_)
         | JobProblem::Unreadable(_)
         | JobProblem::QueueNotFound(_)
+        | JobProblem::QueueParent { .. }
+        | JobProblem::QueueNotLeaf { .. }
+        | JobProblem::QueueClosed(_)
+        | JobProblem::QueueNotAllowed { .. }
         | JobProblem::QueueDiffers { .. }
         | JobProblem::NoComposite(_)
         | JobProblem::TooManyComposites { .. }

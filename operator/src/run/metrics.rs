@@ -82,6 +82,8 @@ labels! {
     Task { task: &'static str }
     /// The groups of a queue that are in a phase.
     QueuePhase { queue: String, phase: &'static str }
+    /// A queue, the queue above it, and whether it starts jobs.
+    QueueInfo { queue: String, parent: String, state: String }
     /// A queue that loses pods, and why.
     QueueEvicted { queue: String, reason: &'static str }
 }
@@ -153,12 +155,15 @@ pub(crate) struct Metrics {
     pub(crate) queue_share: Family<Queue, Gauge<f64, AtomicU64>>,
     pub(crate) queue_deserved: Family<QueueResource, Gauge<f64, AtomicU64>>,
     pub(crate) queue_reserved: Family<QueueResource, Gauge<f64, AtomicU64>>,
+    pub(crate) queue_guaranteed: Family<QueueResource, Gauge<f64, AtomicU64>>,
     pub(crate) queue_allocated: Family<QueueResource, Gauge<f64, AtomicU64>>,
+    pub(crate) queue_requested: Family<QueueResource, Gauge<f64, AtomicU64>>,
     pub(crate) queue_pending: Family<QueueResource, Gauge<f64, AtomicU64>>,
     pub(crate) queue_capability: Family<QueueResource, Gauge<f64, AtomicU64>>,
     pub(crate) queue_weight: Family<Queue, Gauge>,
     pub(crate) queue_unready_tasks: Family<Queue, Gauge>,
     pub(crate) queue_groups: Family<QueuePhase, Gauge>,
+    pub(crate) queue_info: Family<QueueInfo, Gauge>,
     pub(crate) queue_evictions: Family<QueueEvicted, Counter>,
     pub(crate) queue_job_wait: Histograms<Queue>,
     pub(crate) watch_synced: Family<Kind, Gauge>,
@@ -205,12 +210,15 @@ impl Metrics {
             queue_share: Family::default(),
             queue_deserved: Family::default(),
             queue_reserved: Family::default(),
+            queue_guaranteed: Family::default(),
             queue_allocated: Family::default(),
+            queue_requested: Family::default(),
             queue_pending: Family::default(),
             queue_capability: Family::default(),
             queue_weight: Family::default(),
             queue_unready_tasks: Family::default(),
             queue_groups: Family::default(),
+            queue_info: Family::default(),
             queue_evictions: Family::default(),
             queue_job_wait: Family::new_with_constructor(|| Histogram::new(WAITING)),
             watch_synced: Family::default(),
@@ -262,12 +270,15 @@ impl Metrics {
             "queue_share", "Largest fraction of its deserved amount that a queue has allocated, over all resources", queue_share;
             "queue_deserved", "Amount that a queue deserves, in cores, bytes or units", queue_deserved;
             "queue_reserved", "Amount that is kept free for a job of a queue that has waited long, in cores, bytes or units", queue_reserved;
+            "queue_guaranteed", "Amount that is kept free for a queue, whether it uses it or not, in cores, bytes or units", queue_guaranteed;
             "queue_allocated", "Amount that a queue has allocated, in cores, bytes or units", queue_allocated;
+            "queue_requested", "Amount that a queue has allocated and its waiting pods request, in cores, bytes or units", queue_requested;
             "queue_pending", "Amount that the waiting pods of a queue request, in cores, bytes or units", queue_pending;
             "queue_capability", "Hard limit of a queue, in cores, bytes or units", queue_capability;
             "queue_weight", "Weight of a queue", queue_weight;
             "queue_unready_tasks", "Tasks that the jobs of a queue which are not ready lack to their minimums", queue_unready_tasks;
             "queue_pod_groups", "PodGroups of a queue by phase", queue_groups;
+            "queue_info", "1 for each queue, with the queue above it and its state: Open, Closing, Closed", queue_info;
             "queue_evictions", "Pods of a queue that were evicted, by reason: preempt, reclaim, stale-gang", queue_evictions;
             "watch_synced", "1 if the complete list of a kind was received, otherwise 0", watch_synced;
             "watch_last_message_timestamp_seconds", "When the API server last sent anything about a kind, in seconds since 1970", watch_last_message;
@@ -428,12 +439,15 @@ mod tests {
             queue_share,
             queue_deserved,
             queue_reserved,
+            queue_guaranteed,
             queue_allocated,
+            queue_requested,
             queue_pending,
             queue_capability,
             queue_weight,
             queue_unready_tasks,
             queue_groups,
+            queue_info,
             queue_evictions,
             queue_job_wait,
             watch_synced,
@@ -471,7 +485,9 @@ mod tests {
         drop(queue_share.get_or_create(&Queue { queue: queue() }));
         drop(queue_deserved.get_or_create(&of()));
         drop(queue_reserved.get_or_create(&of()));
+        drop(queue_guaranteed.get_or_create(&of()));
         drop(queue_allocated.get_or_create(&of()));
+        drop(queue_requested.get_or_create(&of()));
         drop(queue_pending.get_or_create(&of()));
         drop(queue_capability.get_or_create(&of()));
         drop(queue_weight.get_or_create(&Queue { queue: queue() }));
@@ -480,6 +496,8 @@ mod tests {
         let evicted = QueueEvicted { queue: queue(), reason: "reclaim" };
         drop(queue_evictions.get_or_create(&evicted));
         drop(queue_groups.get_or_create(&QueuePhase { queue: queue(), phase: "Pending" }));
+        let info = QueueInfo { queue: queue(), parent: queue(), state: "Open".to_owned() };
+        drop(queue_info.get_or_create(&info));
         drop(snapshot_objects.get_or_create(&Kind { kind: "jobs" }));
         drop(watch_synced.get_or_create(&Kind { kind: "pods" }));
         drop(watch_last_message.get_or_create(&Kind { kind: "pods" }));

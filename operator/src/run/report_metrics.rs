@@ -15,7 +15,7 @@ use kube_batch_model::{decision::EvictReason, name::Name, resource::Unit, text::
 use prometheus_client::metrics::{family::Family, gauge::Gauge};
 use tokio::time::Instant;
 
-use super::metrics::{Job, Metrics, Queue, QueueEvicted, QueuePhase, QueueResource};
+use super::metrics::{Job, Metrics, Queue, QueueEvicted, QueueInfo, QueuePhase, QueueResource};
 
 /// How often the state of jobs and queues is recorded. Prometheus reads it every few seconds, and there may be hundreds
 /// of cycles in a second.
@@ -34,6 +34,7 @@ pub(crate) struct ReportMetrics {
     n_jobs: usize,
     unready_jobs: HashSet<Job>,
     queues: HashSet<Queue>,
+    infos: HashSet<QueueInfo>,
     amounts: HashSet<QueueResource>,
     capabilities: HashSet<QueueResource>,
 }
@@ -48,6 +49,7 @@ impl ReportMetrics {
             n_jobs,
             unready_jobs: HashSet::new(),
             queues: HashSet::new(),
+            infos: HashSet::new(),
             amounts: HashSet::new(),
             capabilities: HashSet::new(),
         }
@@ -149,8 +151,16 @@ impl ReportMetrics {
     }
 
     fn record_queues(&mut self, reports: &[QueueReport]) {
-        let mut queues = HashSet::new();
+        let (mut queues, mut infos) = (HashSet::new(), HashSet::new());
         for report in reports {
+            let parent = report.queue.parent.as_ref();
+            let info = QueueInfo {
+                queue: report.queue.name.to_string(),
+                parent: parent.map(ToString::to_string).unwrap_or_default(),
+                state: report.state.to_string(),
+            };
+            self.metrics.queue_info.get_or_create(&info).set(1);
+            infos.insert(info);
             let name = report.queue.name.to_string();
             let queue = Queue { queue: name.clone() };
             let share = report.closing.as_ref().map_or(0.0, |shares| shares.share.as_f64());
@@ -177,7 +187,10 @@ impl ReportMetrics {
                 self.metrics.queue_evictions.remove(&labels);
             }
         }
-        self.queues = queues;
+        for gone in self.infos.difference(&infos) {
+            self.metrics.queue_info.remove(gone);
+        }
+        (self.queues, self.infos) = (queues, infos);
     }
 
     fn record_amounts(&mut self, reports: &[QueueReport]) {
@@ -187,7 +200,15 @@ impl ReportMetrics {
                 queue: report.queue.name.to_string(),
                 resource: resource.to_owned(),
             };
-            let shown = [&report.deserved, &report.allocated, &report.pending, &report.reserved];
+            let requested = report.requested();
+            let shown = [
+                &report.deserved,
+                &report.guaranteed,
+                &report.allocated,
+                &requested,
+                &report.pending,
+                &report.reserved,
+            ];
             let resources: BTreeSet<&Name> = shown.iter().flat_map(|map| map.keys()).collect();
             for resource in resources {
                 let (labels, unit) = (labels(resource), Unit::of(resource));
@@ -216,12 +237,15 @@ impl ReportMetrics {
         (self.amounts, self.capabilities) = (amounts, capabilities);
     }
 
-    /// The gauges of what a queue deserves, has allocated, waits for, and is kept for it.
-    fn amount_gauges(&self) -> [&Family<QueueResource, Gauge<f64, AtomicU64>>; 4] {
+    /// The gauges of what a queue deserves, is guaranteed, has allocated, has allocated and waits for, waits for, and is
+    /// kept for a job of it.
+    fn amount_gauges(&self) -> [&Family<QueueResource, Gauge<f64, AtomicU64>>; 6] {
         let metrics = &self.metrics;
         [
             &metrics.queue_deserved,
+            &metrics.queue_guaranteed,
             &metrics.queue_allocated,
+            &metrics.queue_requested,
             &metrics.queue_pending,
             &metrics.queue_reserved,
         ]

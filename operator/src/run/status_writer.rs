@@ -78,14 +78,14 @@ impl StatusWriter {
                     self.enqueue_difference(target, version, values, events);
                 }
             }
-            StatusWrite::Queue { queue, next, urgency } => {
+            StatusWrite::Queue { queue, next, urgency, events } => {
                 let target = Target::Queue(queue.version, queue.name.clone());
                 if self.is_current(&target, queue.resource_version.as_ref())
                     && self.admit(target.clone(), urgency, now)
                 {
                     let version = queue.resource_version.as_ref();
                     let values = [json_of(&queue.status), json_of(&next)];
-                    self.enqueue_difference(target, version, values, Vec::new());
+                    self.enqueue_difference(target, version, values, events);
                 }
             }
         }

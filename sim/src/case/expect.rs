@@ -122,6 +122,8 @@ pub struct EventMatch {
 pub struct QueueMatch {
     /// Its deserved resources.
     pub deserved: BTreeMap<String, ApiQuantity>,
+    /// What is kept free for it.
+    pub guaranteed: BTreeMap<String, ApiQuantity>,
     /// Its allocated resources.
     pub allocated: BTreeMap<String, ApiQuantity>,
     /// Its allocated and requested resources.
@@ -136,6 +138,10 @@ pub struct QueueMatch {
     pub running: Option<ExpectedNumber>,
     /// Number of PodGroups with fewer running pods than the minimum.
     pub unknown: Option<ExpectedNumber>,
+    /// `Open`, `Closing` or `Closed`.
+    pub state: Option<String>,
+    /// Each matches one of the conditions of its status.
+    pub conditions: Vec<ConditionMatch>,
 }
 
 /// A job at the start of the last cycle.

@@ -79,7 +79,7 @@ fn may_leave(view: &View<'_>, own: &Job<'_>, taker: &Job<'_>, pod: &Pod<'_>) -> 
         && own.priority < taker.priority
         && has_spare
         && !is_system
-        && queues.all(|queue| queue.min_runtime.is_zero())
+        && queues.all(|queue| queue.min_runtime.unwrap_or_default().is_zero())
 }
 
 fn is_as_large(other: &Pod<'_>, than: &Pod<'_>) -> bool {

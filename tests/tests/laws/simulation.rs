@@ -389,8 +389,7 @@ impl<'a> Checker<'a> {
             // Single tasks of these cannot be reclaimed, or not all of them.
             let jobs = &self.snapshot.jobs;
             let queue = self.snapshot.jobs.queue[job];
-            let keeps = queue
-                .is_some_and(|at| !self.snapshot.queues.facts[at].min_runtime.is_zero())
+            let keeps = queue.is_some_and(|at| !self.snapshot.queues.min_runtime(at).is_zero())
                 || min > 1 && jobs.counts[job].ready() < min
                 || jobs.leaves_whole[job]
                 || jobs.composites[job].is_some()

@@ -8,7 +8,7 @@ use kube_batch_api::{dialect::RawObject, kind::ApplyObject as _};
 use kube_batch_framework::report::{Cycle, JobReport, Phase, QueueReport};
 use kube_batch_model::{
     decision::Decision,
-    facts::group::GroupFacts,
+    facts::{group::GroupFacts, queue::QueueState},
     group_version::GroupVersion,
     name::{JobKey, Name, ObjectKey},
     problem::JobProblem,
@@ -196,6 +196,12 @@ impl World {
         let state = self.cache.lock();
         let queue = state.store.queues.get(&("q".into(), GroupVersion::V1Alpha2));
         let report = QueueReport {
+            state: QueueState::Open,
+            n_children: 0,
+            inactive: None,
+            oversubscribed: None,
+            without_effect: Vec::new(),
+            guaranteed: BTreeMap::new(),
             fair_share: BTreeMap::new(),
             queue: Arc::clone(queue.expect("the queue")),
             opening: None,

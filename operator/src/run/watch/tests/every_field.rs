@@ -84,6 +84,8 @@ fn bases() -> Vec<Base> {
                 (object["spec"], object["status"]) = (spec, status);
                 if !is_group {
                     object["spec"]["minRuntime"] = json!("1s");
+                    let namespaces = &mut object["spec"]["namespaceSelector"];
+                    namespaces["matchExpressions"][0]["operator"] = json!("In");
                 }
             }
             let (kind, bounds) = (K::RESOURCE, <K::Facts as Fact>::BOUNDS);

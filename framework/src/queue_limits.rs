@@ -1,40 +1,72 @@
 //! The hard limits of queues, in every configuration.
 //!
-//! What counts against the capability of a queue is what its pods request that have a node, from the binding until
-//! they end. So a pod that is being terminated still counts, and a task that fits only once it is gone waits for
+//! What counts against the capability of a queue is what its pods and those of the queues below it request that have a
+//! node, from the binding until they end. So a pod that is being terminated still counts, and a task that fits only once it is gone waits for
 //! that on its node, as it would for the resources of a node.
 //!
 //! What is reserved for a job of the queue counts for the others, so that its room in the queue is kept as well.
 //!
 //! What is kept for PodGroups whose pods do not all exist counts too, but a group may use what is kept for itself: see
 //! [`crate::headroom`].
-// Parity: new, see docs/parity.md#a7.
+// Parity: new, see docs/parity.md#a7 and docs/parity.md#q5.
 
 use kube_batch_model::{
     cluster::Cluster,
     column::{Dim, QueueIdx, TaskIdx},
 };
 
-use crate::{headroom::Counted, plugin::Capacity, session::Session};
+use crate::{failure::QueueLimit, headroom::Counted, plugin::Capacity, session::Session};
 
 impl Session {
-    /// Whether the task's queue stays within its capability if the task is placed: now, or once the tasks that are
-    /// being terminated and those in `evicted` are gone.
+    /// Whether a task may be placed as far as queues decide: now, or once the tasks that are being terminated and those in
+    /// `evicted` are gone.
     ///
     /// # Errors
     ///
-    /// The dimension whose limit would be exceeded.
-    pub fn within_capability(
+    /// The limit that would be exceeded; of several queues, that of the one that is nearest to the task.
+    pub fn within_limits(
         &self,
         task: TaskIdx,
         evicted: &[TaskIdx],
         capacity: Capacity,
-    ) -> Result<(), Dim> {
+    ) -> Result<(), QueueLimit> {
+        self.within_own_limits(task, evicted, capacity)?;
+        let admitted = self.guarantees.admit(&self.cluster, task, evicted, capacity);
+        admitted.map_err(QueueLimit::Guarantee)
+    }
+
+    /// The same, without what is kept free for others.
+    ///
+    /// # Errors
+    ///
+    /// The limit that would be exceeded.
+    pub fn within_own_limits(
+        &self,
+        task: TaskIdx,
+        evicted: &[TaskIdx],
+        capacity: Capacity,
+    ) -> Result<(), QueueLimit> {
+        let Some(queue) = self.cluster.queue_of(task) else { return Ok(()) };
+        for queue in self.cluster.queues.tree.path(queue) {
+            if let Some(dim) = self.exceeded_limit(queue, task, evicted, capacity) {
+                return Err(QueueLimit::Capability { queue, dim });
+            }
+        }
+        self.job_counts.admit(&self.cluster, task, evicted)
+    }
+
+    /// The dimension in which a queue on the path of a task would exceed its own capability.
+    fn exceeded_limit(
+        &self,
+        queue: QueueIdx,
+        task: TaskIdx,
+        evicted: &[TaskIdx],
+        capacity: Capacity,
+    ) -> Option<Dim> {
         let cluster = &self.cluster;
-        let Some(queue) = cluster.queue_of(task) else { return Ok(()) };
         let limits = &cluster.queues.capability[queue];
         if limits.is_empty() {
-            return Ok(());
+            return None;
         }
         let request = cluster.request(task);
         let is_counted = cluster.status(task).is_held();
@@ -60,13 +92,13 @@ impl Session {
             let is_more = added + after > before;
             is_more && used.saturating_add(added).saturating_add(after) > *limit
         });
-        exceeded.map_or(Ok(()), |(dim, _)| Err(*dim))
+        exceeded.map(|(dim, _)| *dim)
     }
 }
 
 /// What a queue holds, stuck pods included, without the tasks in `evicted`, which the cluster still shows as running.
 fn held_without(cluster: &Cluster, queue: QueueIdx, dim: Dim, evicted: &[TaskIdx]) -> i64 {
-    let of_queue = evicted.iter().filter(|task| cluster.queue_of(**task) == Some(queue));
+    let of_queue = evicted.iter().filter(|task| cluster.counts_below(**task, queue));
     let lost: i64 = of_queue.map(|task| cluster.request(*task).get(dim)).sum();
     cluster.queues.held[queue][dim] + cluster.queues.stuck[queue][dim] - lost
 }
