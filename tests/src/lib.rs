@@ -11,3 +11,4 @@ pub mod shapes;
 pub mod small_cluster;
 pub mod steady_world;
 pub mod streams;
+pub mod tree_world;

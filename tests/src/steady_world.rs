@@ -42,7 +42,20 @@ pub struct Played {
 ///
 /// If the configuration is wrong.
 pub fn play(configuration: &str, seed: u64, n_cycles: usize) -> Vec<Played> {
-    let [first, later] = cases(configuration, &mut Rng::new(seed));
+    let cases = cases(configuration, &mut Rng::new(seed));
+    play_cases(&cases, n_cycles, &mut |_| {})
+}
+
+/// Plays a world, and the objects of another case that come [`LATER`]; `after` sees the simulation after each cycle.
+///
+/// # Panics
+///
+/// If an object is not valid.
+pub fn play_cases(
+    [first, later]: &[Case; 2],
+    n_cycles: usize,
+    after: &mut dyn FnMut(&mut Simulation),
+) -> Vec<Played> {
     let mut world =
         World::new(first.environment, first.options.clone(), first.conf.metadata_prefixes());
     let apply = |world: &mut World, case: &Case| {
@@ -50,18 +63,19 @@ pub fn play(configuration: &str, seed: u64, n_cycles: usize) -> Vec<Played> {
             world.apply(object.value.clone()).expect("the object is valid");
         }
     };
-    apply(&mut world, &first);
+    apply(&mut world, first);
     let mut simulation = Simulation::new(world, first.conf.clone(), Search::Index);
     let (mut played, mut known) = (Vec::new(), None);
     for at in 0..n_cycles {
         if at == LATER {
             simulation.world.tick();
-            apply(&mut simulation.world, &later);
+            apply(&mut simulation.world, later);
         }
         let pods: Vec<String> =
             simulation.world.store.pods.iter().map(|(pod, _)| pod.name.to_string()).collect();
         let has_changed = known.replace(pods.clone()) != Some(pods);
         simulation.cycle(&mut |_| {});
+        after(&mut simulation);
         let record = std::mem::take(&mut simulation.world.record);
         let bound = record.binds.iter().map(|(pod, _)| pod.name.to_string()).collect();
         played.push(Played { has_changed, bound, evicted: record.evictions });

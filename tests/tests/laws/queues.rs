@@ -2,3 +2,4 @@
 
 mod division;
 mod exact;
+mod played;
