@@ -200,6 +200,13 @@ fn placing(build: &mut Build, kind: &str, numbers: &[usize]) -> Option<(Conf, Ne
             });
             (Conf::default(), Next::Nothing)
         }
+        ("FLAT" | "TREE", [nodes, pods, queues]) => {
+            build.nodes(*nodes);
+            let leaves = build.many_queues(*queues, kind == "TREE");
+            build.pending(*pods, 1, &leaves, "low", |_| PodKind::default());
+            let actions = [reclaim::SPEC, allocate::SPEC, backfill::SPEC, preempt::SPEC];
+            (full(&actions), Next::Nothing)
+        }
         ("SAT", [nodes, pods, gang]) => {
             build.saturated(*nodes, 32);
             let queues = build.queues(&[1, 1, 1, 1]);

@@ -144,7 +144,11 @@ impl Build {
     }
 
     pub(super) fn queue(&mut self, name: &str, weight: i32) {
-        let spec = QueueSpec { weight, ..Default::default() };
+        self.queue_below(name, weight, None);
+    }
+
+    fn queue_below(&mut self, name: &str, weight: i32, parent: Option<String>) {
+        let spec = QueueSpec { weight, parent, ..Default::default() };
         let meta = meta(name, None, BASE);
         self.store
             .apply_queue(GroupVersion::V1Alpha1, &RawObject::new(&meta, &spec))
@@ -157,6 +161,27 @@ impl Build {
             self.queue(name, *weight);
         }
         names
+    }
+
+    /// Queues of weights from 1 to 4, and those among them that are the leaves if they form a tree of five levels.
+    pub(super) fn many_queues(&mut self, n_queues: usize, form_a_tree: bool) -> Vec<String> {
+        let name = |at: usize| format!("queue-{at:05}");
+        // Each level has about three times as many as the one above it.
+        let mut starts = [0, 8, 32, 100, 300].map(|part| n_queues * part / 1000);
+        for level in 1..starts.len() {
+            starts[level] = starts[level].max(starts[level - 1] + 1);
+        }
+        let mut leaves = Vec::new();
+        for at in 0..n_queues {
+            let level = starts.iter().rposition(|start| *start <= at).unwrap_or(0);
+            let above = level.checked_sub(1).map(|above| {
+                let (first, next) = (starts[above], starts[level]);
+                name(first + at % (next - first))
+            });
+            self.queue_below(&name(at), 1 + (at % 4) as i32, above.filter(|_| form_a_tree));
+            leaves.extend((level == 4).then(|| name(at)));
+        }
+        leaves
     }
 
     pub(super) fn group(

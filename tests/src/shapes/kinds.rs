@@ -16,7 +16,7 @@ const fn kind(name: &'static str, numbers: &'static str, about: &'static str) ->
 }
 
 /// All kinds.
-pub const KINDS: [Kind; 29] = [
+pub const KINDS: [Kind; 31] = [
     kind("FILL", "NODES-PODS-GANG", "empty nodes, and gangs that fit"),
     kind("FILLMIX", "NODES-PODS-GANG", "as FILL, but every gang requests something else"),
     kind(
@@ -30,6 +30,12 @@ pub const KINDS: [Kind; 29] = [
         "NODES-PODS-GANG",
         "as FILL; 1 % of nodes are tainted, 10 % of gangs tolerate it",
     ),
+    kind(
+        "FLAT",
+        "NODES-PODS-QUEUES",
+        "empty nodes, and single pods of seven of ten queues; all four actions",
+    ),
+    kind("TREE", "NODES-PODS-QUEUES", "as FLAT, but the queues form a tree of five levels"),
     kind("SAT", "NODES-PODS-GANG", "full nodes, and gangs that do not fit"),
     kind("SP-GANG", "NODES-PODS-GANG", "empty nodes, and gangs of Kubernetes' own API that fit"),
     kind("SP-TAS", "NODES-PODS-GANG", "as SP-GANG; each gang requires one rack of 50 nodes"),
