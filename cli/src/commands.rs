@@ -1,11 +1,23 @@
 //! The commands that run without a cluster, and their arguments.
 
+mod cluster;
+mod values;
+
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use kube_batch_cache::snapshot::{SchedulerNames, SnapshotOptions};
 use kube_batch_manifest::object::Kind;
 use kube_batch_model::{duration, name::Name};
+
+pub use self::{
+    cluster::ClusterCommand,
+    values::{scheduler_name, scheduler_names},
+};
+pub(crate) use self::{
+    cluster::{JobCommand, JobListArgs, QueueCommand, ShowArgs},
+    values::Format,
+};
 
 /// A command that runs without a cluster.
 #[derive(Debug, Subcommand)]
@@ -143,18 +155,6 @@ pub struct SimulateArgs {
     pub(crate) priority_class: bool,
 }
 
-/// Output format of `simulate`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// Tables.
-    #[default]
-    Table,
-    /// JSON, described in docs/simulate.md.
-    Json,
-    /// The data of `json` as YAML.
-    Yaml,
-}
-
 #[derive(Debug, Args)]
 pub struct TestArgs {
     /// Case files, and directories of case files.
@@ -185,16 +185,6 @@ pub(crate) enum TestFormat {
     Json,
     /// JUnit XML, as CI systems read it.
     Junit,
-}
-
-/// Parses a scheduler name.
-pub fn scheduler_name(text: &str) -> Result<Name, String> {
-    if text.is_empty() { Err("expected a name".to_owned()) } else { Ok(Name::from(text)) }
-}
-
-/// The names of these flags.
-pub fn scheduler_names(names: &[Name]) -> SchedulerNames {
-    SchedulerNames::new(names.iter().cloned()).expect("the flag has a default value")
 }
 
 /// Parses a duration of one whole second or more; a bare number is seconds.

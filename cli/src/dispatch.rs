@@ -1,4 +1,4 @@
-//! Runs the commands that need no cluster.
+//! Runs the commands.
 
 use std::{fs, io};
 
@@ -6,8 +6,13 @@ use anyhow::Context;
 use kube_batch_scheduler::registry::Registry;
 
 use crate::{
-    check_config, commands::OfflineCommand, completions, exit::Exit, load::ReadCluster, simulate,
-    test,
+    check_config,
+    commands::{ClusterCommand, OfflineCommand},
+    completions,
+    exit::Exit,
+    job,
+    live::ClusterAccess,
+    queue, simulate, test,
 };
 
 /// What the commands get from the program that they are part of.
@@ -16,19 +21,19 @@ pub struct Program<'a> {
     pub registry: &'a Registry,
     /// Its command line.
     pub command_line: clap::Command,
-    /// Reads the cluster that the arguments of `simulate` name.
-    pub read_cluster: ReadCluster,
+    /// Its client.
+    pub cluster: &'a dyn ClusterAccess,
 }
 
-/// Runs a command.
+/// Runs a command that needs no cluster.
 ///
 /// # Errors
 ///
 /// Why it could not run, unless that has been printed: then the exit code says so.
 pub fn run(command: &OfflineCommand, program: Program<'_>) -> anyhow::Result<Exit> {
-    let Program { registry, command_line, read_cluster } = program;
+    let Program { registry, command_line, cluster } = program;
     match command {
-        OfflineCommand::Simulate(args) => simulate::run(args, registry, read_cluster),
+        OfflineCommand::Simulate(args) => simulate::run(args, registry, cluster),
         OfflineCommand::Test(args) => test::run(args, registry),
         OfflineCommand::CheckConfig(args) => check_config::run(args, registry),
         OfflineCommand::Completions { shell } => {
@@ -39,5 +44,20 @@ pub fn run(command: &OfflineCommand, program: Program<'_>) -> anyhow::Result<Exi
             .and_then(|()| clap_mangen::generate_to(command_line, directory))
             .map(|()| Exit::Ok)
             .with_context(|| format!("cannot write to {}", directory.display())),
+    }
+}
+
+/// Runs a command that looks at a cluster.
+///
+/// # Errors
+///
+/// Why it could not run, unless that has been printed: then the exit code says so.
+pub fn run_in_cluster(
+    command: &ClusterCommand,
+    cluster: &dyn ClusterAccess,
+) -> anyhow::Result<Exit> {
+    match command {
+        ClusterCommand::Queue(command) => queue::run(command, cluster),
+        ClusterCommand::Job(command) => job::run(command, cluster),
     }
 }

@@ -6,15 +6,19 @@ mod completions;
 pub mod conf;
 mod dispatch;
 mod exit;
+mod job;
+mod live;
 mod load;
+mod queue;
+mod show;
 mod simulate;
 mod table;
 pub mod terminal;
 mod test;
 
 pub use self::{
-    commands::{OfflineCommand, scheduler_name, scheduler_names},
-    dispatch::{Program, run},
+    commands::{ClusterCommand, OfflineCommand, scheduler_name, scheduler_names},
+    dispatch::{Program, run, run_in_cluster},
     exit::Exit,
-    load::{Lists, ReadCluster},
+    live::{ClusterAccess, Lists, Namespaces, QueueRef, ReadProblem, Show, Target, Unread},
 };

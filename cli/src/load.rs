@@ -1,6 +1,5 @@
 //! Loads manifests into a simulated cluster and prints every problem.
 
-mod cluster;
 mod input;
 
 use std::{
@@ -27,9 +26,12 @@ use kube_batch_model::{
 };
 use kube_batch_sim::world::World;
 
-pub use self::cluster::{Lists, ReadCluster};
 pub(crate) use self::input::{InputRemark, remarks};
-use crate::{table::plural, terminal};
+use crate::{
+    live::{Lists, ReadProblem},
+    table::plural,
+    terminal,
+};
 
 /// Number of problems printed in full; further ones are only counted.
 const MAX_SHOWN: usize = 20;
@@ -69,7 +71,8 @@ pub(crate) fn load(paths: &[PathBuf], cluster: Lists, world: &mut World) -> Load
     let summary = reader.into_summary();
     let mut loaded = sink.shown.into_loaded();
     loaded.n_objects = summary.n_objects + n_from_cluster;
-    for message in cluster.problems.into_iter().chain(ignored_kinds(&summary)) {
+    let unread = cluster.problems.iter().map(ReadProblem::in_simulation);
+    for message in unread.chain(ignored_kinds(&summary)) {
         terminal::warning(&message);
         loaded.warnings.push(message);
     }
@@ -84,6 +87,39 @@ fn load_lists(cluster: &Lists, sink: &mut WorldSink<'_>) -> usize {
         reader.read(name, list.as_bytes(), &mut sink);
     }
     reader.into_summary().n_objects
+}
+
+/// Loads what was read from a cluster, and returns what could not be used.
+pub(crate) fn load_lists_quietly(lists: Lists, world: &mut World) -> Vec<String> {
+    let problems = lists.problems.iter().map(ToString::to_string).collect();
+    let mut sink = QuietSink { world, problems };
+    let mut reader = Reader::new();
+    for (name, list) in &lists.lists {
+        reader.read(name, list.as_bytes(), &mut sink);
+    }
+    sink.problems
+}
+
+/// Keeps problems instead of showing them with their places: users did not write these objects.
+struct QuietSink<'w> {
+    world: &'w mut World,
+    problems: Vec<String>,
+}
+
+impl Sink for QuietSink<'_> {
+    fn object(&mut self, object: Object, _: &Place<'_>) -> Result<(), FactError> {
+        self.world.apply(object)
+    }
+
+    fn dump(&mut self, dump: Dump) {
+        self.world.restore(dump);
+    }
+
+    fn problem(&mut self, problem: Diagnostic) {
+        if problem.severity == Severity::Error {
+            self.problems.push(problem.to_string());
+        }
+    }
 }
 
 /// Passes on everything but warnings: fields that are unknown here come from a newer API server, not

@@ -2,10 +2,18 @@
 
 mod tables;
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    sync::Arc,
+};
 
+use kube_batch_api::kind::Kind;
 use kube_batch_cache::snapshot::SnapshotOptions;
-use kube_batch_framework::{candidates::Search, report::JobReport};
+use kube_batch_framework::{
+    candidates::Search,
+    report::{JobReport, next_queue_status},
+};
+use kube_batch_model::dialect::Transition;
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{
     outcome::{CycleOutcome, Outcome, Peak},
@@ -18,7 +26,9 @@ use crate::{
     commands::{Format, SimulateArgs, scheduler_names},
     conf::{ReadConf, read_conf},
     exit::Exit,
-    load::{InputRemark, Lists, Loaded, ReadCluster, load, remarks},
+    live::{ClusterAccess, Lists, Namespaces, Target},
+    load::{InputRemark, Loaded, load, remarks},
+    queue::view::Queues,
     table::plural,
     terminal::{self, Progress},
 };
@@ -30,7 +40,7 @@ const MAX_CYCLES: u64 = 10_000;
 pub(crate) fn run(
     args: &SimulateArgs,
     registry: &Registry,
-    read_cluster: ReadCluster,
+    cluster: &dyn ClusterAccess,
 ) -> anyhow::Result<Exit> {
     let Some(ReadConf { conf, n_warnings, .. }) = read_conf(args.config.as_deref(), registry)?
     else {
@@ -43,7 +53,12 @@ pub(crate) fn run(
     };
     let mut world = World::new(Environment::default(), options, conf.metadata_prefixes());
     let lists = if args.kubeconfig.is_some() || args.context.is_some() {
-        read_cluster(args.kubeconfig.as_deref(), args.context.as_deref())?
+        let target = Target {
+            kubeconfig: args.kubeconfig.clone(),
+            context: args.context.clone(),
+            namespaces: Namespaces::All,
+        };
+        cluster.read(&target, Kind::ALL)?
     } else {
         Lists::default()
     };
@@ -79,7 +94,7 @@ pub(crate) fn run(
         warnings.push(mistake);
     }
     let outcome = Outcome::of(cycles, &simulation.world, simulation.last(), peak, warnings);
-    print_outcome(&outcome, args.output, simulation.world.n_cycles())?;
+    print_outcome(&outcome, &queues(&simulation), args.output, simulation.world.n_cycles())?;
     Ok(Exit::Ok)
 }
 
@@ -100,10 +115,26 @@ fn print_remarks(world: &mut World) -> Vec<String> {
     warnings
 }
 
-fn print_outcome(outcome: &Outcome, format: Format, n_cycles: u64) -> anyhow::Result<()> {
+/// The queues as their status would be.
+fn queues(simulation: &Simulation) -> Queues {
+    let at = Transition { cycle_id: "", now: simulation.world.now() };
+    let reports = simulation.last().into_iter().flat_map(|last| &last.cycle.queues);
+    Queues::new(reports.map(|report| {
+        let stored = &report.queue.status;
+        let status = next_queue_status(report, at).unwrap_or_else(|| stored.clone());
+        (Arc::clone(&report.queue), status)
+    }))
+}
+
+fn print_outcome(
+    outcome: &Outcome,
+    queues: &Queues,
+    format: Format,
+    n_cycles: u64,
+) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
     match format {
-        Format::Table => print_tables(&mut out, outcome, n_cycles)?,
+        Format::Table => print_tables(&mut out, outcome, queues, n_cycles)?,
         Format::Json => {
             serde_json::to_writer_pretty(&mut out, outcome).map_err(io::Error::from)?;
             writeln!(out)?;

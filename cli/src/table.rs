@@ -50,6 +50,7 @@ impl TextTable {
         Self { columns, rows: Vec::new() }
     }
 
+    /// Adds a row. The last cell of one with fewer cells than there are columns may be wider than its column.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         self.rows.push(cells.into_iter().collect());
     }
@@ -62,7 +63,10 @@ impl TextTable {
     pub(crate) fn print(&self, out: &mut dyn Write, width: Option<usize>) -> io::Result<()> {
         let widths: Vec<usize> = (0..self.columns.len())
             .map(|at| {
-                let cells = self.rows.iter().map(|row| row[at].text.width());
+                let rows = self.rows.iter();
+                let spans =
+                    |row: &&Vec<Cell>| row.len() < self.columns.len() && at + 1 >= row.len();
+                let cells = rows.filter(|row| !spans(row)).map(|row| row[at].text.width());
                 cells.chain([self.columns[at].0.width()]).max().unwrap_or(0)
             })
             .collect();
@@ -78,7 +82,7 @@ impl TextTable {
         let mut line = String::new();
         for (at, cell) in row.iter().enumerate() {
             let is_last = at + 1 == row.len();
-            let pad = " ".repeat(widths[at] - cell.text.width());
+            let pad = " ".repeat(widths[at].saturating_sub(cell.text.width()));
             let text = match self.columns[at].1 {
                 Align::Right => format!("{pad}{}", cell.text),
                 Align::Left if is_last => cell.text.clone(),
@@ -99,6 +103,31 @@ impl TextTable {
         }
         line.trim_end().to_owned()
     }
+}
+
+/// A bar of some width, of which a part is full; the last letter says that it is more than full.
+pub(crate) fn bar(part: f64, width: usize) -> String {
+    let full = (part * width as f64).round().clamp(0.0, width as f64) as usize;
+    let bar = format!("{}{}", "█".repeat(full), "░".repeat(width - full));
+    if part <= 1.0 {
+        return bar;
+    }
+    let shortened: String = bar.chars().take(width - 1).collect();
+    format!("{shortened}▶")
+}
+
+/// A time as kubectl shows an age: two units at most.
+pub(crate) fn age(seconds: i64) -> String {
+    let units = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
+    let mut rest = seconds.max(0);
+    let mut parts = Vec::new();
+    for (unit, size) in units {
+        if rest >= size && parts.len() < 2 {
+            parts.push(format!("{}{unit}", rest / size));
+            rest %= size;
+        }
+    }
+    if parts.is_empty() { "0s".to_owned() } else { parts.concat() }
 }
 
 /// A number of things: `1 pod`, `2 pods`.
@@ -164,6 +193,46 @@ mod tests {
             printed(None),
             ["NAME       N  WHY", "a          1  short", "longer  1000  a longer reason"]
         );
+    }
+
+    #[test]
+    fn the_last_cell_of_a_short_row_is_wider_than_its_column() {
+        let mut table = TextTable::new(
+            [("NAME", Align::Left), ("N", Align::Right)].into_iter().chain([("WHY", Align::Left)]),
+        );
+        table.row(["a".into(), "1".into(), "x".into()]);
+        table.row(["b".into(), "something long".into()]);
+        let mut out = Vec::new();
+        table.print(&mut out, None).unwrap();
+        let plain = anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string();
+        assert_eq!(
+            plain.lines().collect::<Vec<_>>(),
+            ["NAME  N  WHY", "a     1  x", "b     something long"]
+        );
+    }
+
+    #[test]
+    fn a_bar_shows_a_part_and_what_is_more() {
+        assert_eq!(bar(0.5, 4), "██░░");
+        assert_eq!(bar(1.0, 4), "████");
+        assert_eq!(bar(1.2, 4), "███▶");
+        assert_eq!(bar(f64::INFINITY, 4), "███▶");
+    }
+
+    #[test]
+    fn ages_have_two_units_at_most() {
+        for (time, shown) in [
+            (-1, "0s"),
+            (0, "0s"),
+            (59, "59s"),
+            (60, "1m"),
+            (90, "1m30s"),
+            (3_600, "1h"),
+            (3_601, "1h1s"),
+            (86_400 * 3 + 3_600 * 4 + 5, "3d4h"),
+        ] {
+            assert_eq!(age(time), shown);
+        }
     }
 
     #[test]

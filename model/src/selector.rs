@@ -3,7 +3,7 @@
 //! A requirement that cannot be parsed matches nothing. It is not an error, because the API server
 //! has already rejected invalid objects.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
@@ -207,9 +207,40 @@ impl Requirement {
     }
 }
 
+/// As `kubectl get -l` writes it: `team=physics`, `tier in (a,b)`, `!spot`.
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, test } = self;
+        let list =
+            |values: &[Name]| values.iter().map(|value| &**value).collect::<Vec<_>>().join(",");
+        match test {
+            Test::In(values) if values.len() == 1 => write!(f, "{key}={}", list(values)),
+            Test::NotIn(values) if values.len() == 1 => write!(f, "{key}!={}", list(values)),
+            Test::In(values) => write!(f, "{key} in ({})", list(values)),
+            Test::NotIn(values) => write!(f, "{key} notin ({})", list(values)),
+            Test::Exists => write!(f, "{key}"),
+            Test::DoesNotExist => write!(f, "!{key}"),
+            Test::Gt(than) => write!(f, "{key}>{than}"),
+            Test::Lt(than) => write!(f, "{key}<{than}"),
+            Test::Never => write!(f, "{key} in ()"),
+        }
+    }
+}
+
 /// A selector over labels: all requirements must hold; without requirements everything matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LabelSelector(Vec<Requirement>);
+
+/// As `kubectl get -l` writes it; one that selects everything is empty.
+impl fmt::Display for LabelSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, requirement) in self.0.iter().enumerate() {
+            let separator = if at == 0 { "" } else { "," };
+            write!(f, "{separator}{requirement}")?;
+        }
+        Ok(())
+    }
+}
 
 impl LabelSelector {
     /// A selector of these requirements.

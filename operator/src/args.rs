@@ -21,6 +21,8 @@ pub(crate) enum Command {
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunArgs>),
     #[command(flatten)]
+    InCluster(kube_batch_cli::ClusterCommand),
+    #[command(flatten)]
     Offline(kube_batch_cli::OfflineCommand),
 }
 

@@ -1,7 +1,9 @@
-//! Reads the objects of a cluster once, for a simulation.
+//! What the commands ask of a cluster: its objects, once or after each change, and the state of a queue.
 //!
-//! It lists every kind that a simulation reads, and nothing else. What the user may not read in the
+//! It lists the kinds that a command reads, and nothing else. What the user may not read in the
 //! whole cluster is read in the namespace of the kubeconfig's context, if that is allowed.
+
+mod follow;
 
 use std::path::Path;
 
@@ -11,26 +13,63 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use kube_batch_api::kind::{Availability, Kind};
-use kube_batch_cli::Lists;
+use kube_batch_cli::{
+    ClusterAccess, Lists, Namespaces, QueueRef, ReadProblem, Show, Target, Unread,
+};
 use serde::Deserialize;
+use serde_json::Value;
 
+use self::follow::Place;
 use crate::run::error;
 
 /// Objects in one answer, as in client-go.
 const PAGE: u32 = 500;
 
-/// Reads the cluster that a kubeconfig names; without a file, the one that kubectl would use.
-///
-/// # Errors
-///
-/// If the kubeconfig cannot be used, or the API server cannot be reached or rejects the user.
-pub(crate) fn read(file: Option<&Path>, context: Option<&str>) -> anyhow::Result<Lists> {
+/// Clusters, by their kubeconfigs.
+pub(crate) struct KubeCluster;
+
+impl ClusterAccess for KubeCluster {
+    fn read(&self, target: &Target, kinds: &[Kind]) -> anyhow::Result<Lists> {
+        with_client(target, async |client, namespaces| {
+            Ok(read(&client, kinds, namespaces).await?.lists)
+        })
+    }
+
+    fn follow(&self, target: &Target, kinds: &[Kind], show: Show<'_>) -> anyhow::Result<()> {
+        with_client(target, async |client, namespaces| {
+            loop {
+                let Found { lists, places } = read(&client, kinds, namespaces).await?;
+                show(lists)?;
+                follow::wait_for_change(&client, &places).await;
+            }
+        })
+    }
+
+    fn patch_queue(&self, target: &Target, queue: &QueueRef, patch: &Value) -> anyhow::Result<()> {
+        with_client(target, async |client, _| {
+            let path = format!("/apis/{}/queues/{}", queue.version, queue.name);
+            let request = http::Request::patch(&path)
+                .header("Content-Type", "application/merge-patch+json")
+                .body(serde_json::to_vec(patch)?)?;
+            let answer = client.request_text(request).await;
+            answer.map_err(|error| anyhow!("PATCH {path}: {}", error::chain(&error)))?;
+            Ok(())
+        })
+    }
+}
+
+/// Runs something with the client of a cluster.
+fn with_client<T>(
+    target: &Target,
+    run: impl AsyncFnOnce(Client, &Namespaces) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let config = config(file, context).await?;
+        let config = config(target.kubeconfig.as_deref(), target.context.as_deref()).await?;
         let server = config.cluster_url.to_string();
         let client = Client::try_from(config).context("cannot make a client")?;
-        read_all(&client).await.with_context(|| format!("cannot read the cluster at {server}"))
+        let result = run(client, &target.namespaces).await;
+        result.with_context(|| format!("cannot read the cluster at {server}"))
     })
 }
 
@@ -54,9 +93,9 @@ async fn config(file: Option<&Path>, context: Option<&str>) -> anyhow::Result<Co
         .with_context(|| format!("cannot use kubeconfig{shown}"))
 }
 
-async fn read_all(client: &Client) -> anyhow::Result<Lists> {
-    let mut reader = Reader { client, lists: Lists::default() };
-    for kind in Kind::ALL.iter().copied() {
+async fn read(client: &Client, kinds: &[Kind], namespaces: &Namespaces) -> anyhow::Result<Found> {
+    let mut reader = Reader { client, namespaces, found: Found::default() };
+    for kind in kinds.iter().copied() {
         let mut n_served = 0;
         for (api, resource) in apis(kind).zip(kind.resources()) {
             n_served += usize::from(reader.read(kind, &api, &resource).await?);
@@ -65,18 +104,24 @@ async fn read_all(client: &Client) -> anyhow::Result<Lists> {
         let is_usual =
             kind.availability() != Availability::IfInstalled || kind.versions().next().is_some();
         if n_served == 0 && is_usual {
-            let resources = kind.resources().join(" and ");
-            let consequence = kind.if_missing();
-            reader.report(format!("the cluster does not serve {resources}: {consequence}"));
+            reader.report(kind, &kind.resources().join(" and "), Unread::NotServed);
         }
     }
-    Ok(reader.lists)
+    Ok(reader.found)
 }
 
 /// Reads lists one after the other.
 struct Reader<'a> {
     client: &'a Client,
+    namespaces: &'a Namespaces,
+    found: Found,
+}
+
+/// What was read, and where.
+#[derive(Debug, Default)]
+struct Found {
     lists: Lists,
+    places: Vec<Place>,
 }
 
 /// Where each of the resources of a kind is in URLs: `api/v1`, `apis/batch/v1`.
@@ -97,36 +142,48 @@ impl Reader<'_> {
     /// Reads one resource; returns whether it is served.
     async fn read(&mut self, kind: Kind, api: &str, resource: &str) -> anyhow::Result<bool> {
         let plural = kind.plural();
-        let reason = match list(self.client, &format!("/{api}/{plural}")).await? {
+        let only = match self.namespaces {
+            _ if !kind.is_namespaced() => None,
+            Namespaces::All => None,
+            Namespaces::OfContext => Some(self.client.default_namespace()),
+            Namespaces::Only(namespace) => Some(&**namespace),
+        };
+        let path = match only {
+            Some(namespace) => format!("/{api}/namespaces/{namespace}/{plural}"),
+            None => format!("/{api}/{plural}"),
+        };
+        let reason = match list(self.client, &path).await? {
             Answer::Pages(pages) => {
-                self.keep(resource, pages);
+                self.keep(resource, path, pages);
                 return Ok(true);
             }
             Answer::NotServed => return Ok(false),
             Answer::Forbidden(reason) => reason,
         };
-        let consequence = kind.if_missing();
-        if kind.is_namespaced() {
+        if kind.is_namespaced() && only.is_none() {
             let namespace = self.client.default_namespace();
             let path = format!("/{api}/namespaces/{namespace}/{plural}");
             if let Answer::Pages(pages) = list(self.client, &path).await? {
-                self.keep(resource, pages);
-                self.report(format!(
-                    "read {resource} only in namespace {namespace}; elsewhere {consequence}: {reason}"
-                ));
+                self.keep(resource, path, pages);
+                let namespace = namespace.to_owned();
+                self.report(kind, resource, Unread::ElsewhereThan(namespace, reason));
                 return Ok(true);
             }
         }
-        self.report(format!("cannot read {resource}, so {consequence}: {reason}"));
+        self.report(kind, resource, Unread::Forbidden(reason));
         Ok(true)
     }
 
-    fn keep(&mut self, resource: &str, pages: Vec<String>) {
-        self.lists.lists.extend(pages.into_iter().map(|page| (resource.to_owned(), page)));
+    fn keep(&mut self, resource: &str, path: String, pages: Vec<String>) {
+        let version = pages.first().map(|page| metadata(page).resource_version);
+        self.found.places.push(Place { path, version: version.unwrap_or_default() });
+        let pages = pages.into_iter().map(|page| (resource.to_owned(), page));
+        self.found.lists.lists.extend(pages);
     }
 
-    fn report(&mut self, problem: String) {
-        self.lists.problems.push(problem);
+    fn report(&mut self, kind: Kind, resource: &str, why: Unread) {
+        let resource = resource.to_owned();
+        self.found.lists.problems.push(ReadProblem { kind, resource, why });
     }
 }
 
@@ -162,19 +219,27 @@ async fn list(client: &Client, path: &str) -> anyhow::Result<Answer> {
     }
 }
 
-/// The token of the next page; the API server writes it as it has to be in a URL.
-fn next_page(page: &str) -> Option<String> {
+/// The metadata of a list.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ListMetadata {
+    /// The token of the next page.
+    #[serde(rename = "continue")]
+    token: String,
+    resource_version: String,
+}
+
+fn metadata(page: &str) -> ListMetadata {
     #[derive(Deserialize)]
     struct List {
-        metadata: Metadata,
+        metadata: ListMetadata,
     }
-    #[derive(Deserialize)]
-    struct Metadata {
-        #[serde(rename = "continue", default)]
-        token: String,
-    }
-    let list: List = serde_json::from_str(page).ok()?;
-    Some(list.metadata.token).filter(|token| !token.is_empty())
+    serde_json::from_str(page).map(|list: List| list.metadata).unwrap_or_default()
+}
+
+/// The token of the next page; the API server writes it as it has to be in a URL.
+fn next_page(page: &str) -> Option<String> {
+    Some(metadata(page).token).filter(|token| !token.is_empty())
 }
 
 #[cfg(test)]
@@ -232,15 +297,17 @@ mod tests {
         api.fail_always(Method::GET, "/persistentvolumes", Fault::Status(403));
         api.fail_always(Method::GET, "/api/v1/pods", Fault::Status(403));
         api.serve("/api/v1/namespaces/default/pods");
-        let lists = read_all(&api.client()).await.expect("what can be read");
+        let found = read(&api.client(), Kind::ALL, &Namespaces::All).await;
+        let lists = found.expect("what can be read").lists;
         let named = |resource: &str| lists.lists.iter().find(|(name, _)| name == resource);
         assert!(named("nodes").expect("the nodes").1.contains(r#""name":"n""#));
         assert!(named("pods").is_some() && named("persistentvolumes").is_none());
-        let problems = lists.problems.join("\n");
+        let problems = lists.problems.iter().map(|problem| format!("{problem}\n"));
+        let problems: String = problems.collect();
         for part in [
-            "read pods only in namespace default; elsewhere nodes look empty",
-            "cannot read persistentvolumes, so pods whose claims are bound to a volume wait",
-            "the cluster does not serve resourceclaims.resource.k8s.io: pods with resource claims wait",
+            "read pods only in namespace default: ",
+            "cannot read persistentvolumes: ",
+            "the cluster does not serve resourceclaims.resource.k8s.io",
         ] {
             assert!(problems.contains(part), "{part} in {problems}");
         }
@@ -253,7 +320,7 @@ mod tests {
     async fn an_api_server_that_fails_is_an_error() {
         let api = FakeApi::default();
         api.fail_always(Method::GET, "/api/v1/nodes", Fault::Status(401));
-        let error = read_all(&api.client()).await.expect_err("401");
+        let error = read(&api.client(), Kind::ALL, &Namespaces::All).await.expect_err("401");
         assert!(error.to_string().contains("GET /api/v1/nodes"), "{error}");
     }
 

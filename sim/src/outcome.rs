@@ -188,16 +188,33 @@ pub struct GroupOutcome {
 pub struct QueueOutcome {
     /// Its name.
     pub queue: String,
+    /// The queue above it; absent at the top.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// Whether it starts jobs: `Open`, `Closing` or `Closed`.
+    pub state: String,
     /// Its weight.
     pub weight: u32,
-    /// Its part of the cluster by weight alone.
+    /// The higher is served before its siblings.
+    pub priority: i32,
+    /// What it would deserve if it and all leaves that have jobs requested all that there is.
     pub fair_share: BTreeMap<String, String>,
     /// Its hard limits; empty without any.
     pub capability: BTreeMap<String, String>,
     /// Its deserved resources.
     pub deserved: BTreeMap<String, String>,
+    /// What of that is kept free for it.
+    pub guaranteed: BTreeMap<String, String>,
     /// Resources allocated to its pods.
     pub allocated: BTreeMap<String, String>,
+    /// That, and what its waiting pods request.
+    pub requested: BTreeMap<String, String>,
+    /// Why it starts no jobs; absent if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inactive: Option<String>,
+    /// What of promises cannot be kept; absent if all can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oversubscribed: Option<String>,
     /// What is kept for a job that has waited long; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reservation: Option<ReservationOutcome>,
@@ -465,7 +482,10 @@ fn queue(report: &QueueReport) -> QueueOutcome {
     let groups = |phase| report.groups.get(&phase).copied().unwrap_or(0);
     QueueOutcome {
         queue: report.queue.name.to_string(),
+        parent: report.queue.parent.as_ref().map(ToString::to_string),
+        state: report.state.to_string(),
         weight: report.queue.weight,
+        priority: report.queue.priority,
         fair_share: quantities(&report.fair_share),
         capability: report
             .queue
@@ -474,7 +494,11 @@ fn queue(report: &QueueReport) -> QueueOutcome {
             .map(|(name, amount)| (name.to_string(), Unit::of(name).display(amount)))
             .collect(),
         deserved: quantities(&report.deserved),
+        guaranteed: quantities(&report.guaranteed),
         allocated: quantities(&report.allocated),
+        requested: quantities(&report.requested()),
+        inactive: report.inactive.as_ref().map(ToString::to_string),
+        oversubscribed: report.oversubscribed.as_ref().map(ToString::to_string),
         reservation: report.reservation.as_ref().map(|own| ReservationOutcome {
             job: own.job.to_string(),
             since: own.since.to_string(),

@@ -9,7 +9,8 @@ use kube_batch_model::resource::{CPU, MEMORY, PODS};
 use kube_batch_sim::outcome::{ClusterOutcome, CycleOutcome, GroupOutcome, NodeOutcome, Outcome};
 
 use crate::{
-    table::{Align, Cell, TextTable, plural},
+    queue::{tree, view::Queues},
+    table::{Align, Cell, TextTable, age, bar, plural},
     terminal::{self, BAD, FAINT, GOOD, HEADING, WAITING, styled},
 };
 
@@ -22,15 +23,20 @@ const BAR: usize = 20;
 pub(super) fn print_tables(
     out: &mut dyn Write,
     outcome: &Outcome,
+    queues: &Queues,
     n_cycles: u64,
 ) -> io::Result<()> {
     let width = terminal::width();
+    let is_flat = queues.all.values().all(|queue| queue.facts.parent.is_none());
     print_headline(out, outcome, n_cycles)?;
     print_summary(out, outcome)?;
     let parts = [
         ("PLACED", placed(outcome)),
         ("EVICTED", evicted(outcome)),
-        ("QUEUES", queues(outcome)),
+        (
+            "QUEUES",
+            if is_flat { flat_queues(outcome) } else { (tree::table(queues, &[], width), None) },
+        ),
         ("JOBS", jobs(outcome)),
         ("NODES", nodes(outcome)),
         ("DEVICES", devices(outcome)),
@@ -90,35 +96,21 @@ fn print_summary(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     let waiting = &outcome.waiting;
     let mut parts = Vec::new();
     if waiting.bound > 0 {
-        let (min, max) = (seconds(waiting.min_seconds), seconds(waiting.max_seconds));
+        let (min, max) = (age(waiting.min_seconds), age(waiting.max_seconds));
         let range = if min == max {
             format!("for {min}")
         } else {
-            format!("for {min} to {max}, median {}", seconds(waiting.median_seconds))
+            format!("for {min} to {max}, median {}", age(waiting.median_seconds))
         };
         parts.push(format!("placed pods {range}"));
     }
     if waiting.pending > 0 {
-        parts.push(format!("pending pods for up to {}", seconds(waiting.pending_max_seconds)));
+        parts.push(format!("pending pods for up to {}", age(waiting.pending_max_seconds)));
     }
     if !parts.is_empty() {
         writeln!(out, "{} {}", styled(HEADING, "Waited:"), parts.join("; "))?;
     }
     Ok(())
-}
-
-/// A time as kubectl shows an age: two units at most.
-fn seconds(seconds: i64) -> String {
-    let units = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
-    let mut rest = seconds.max(0);
-    let mut parts = Vec::new();
-    for (unit, size) in units {
-        if rest >= size && parts.len() < 2 {
-            parts.push(format!("{}{unit}", rest / size));
-            rest %= size;
-        }
-    }
-    if parts.is_empty() { "0s".to_owned() } else { parts.concat() }
 }
 
 /// Resources other than CPU, memory and pods that some node has and is not merely a default of
@@ -212,7 +204,7 @@ fn evicted(outcome: &Outcome) -> Part {
     (table, more_rows(evictions().count(), "evictions"))
 }
 
-fn queues(outcome: &Outcome) -> Part {
+fn flat_queues(outcome: &Outcome) -> Part {
     let limited = outcome.queues.iter().any(|queue| !queue.capability.is_empty());
     let capability = limited.then_some(("CAPABILITY", Align::Left));
     let reserves = outcome.queues.iter().any(|queue| queue.reservation.is_some());
@@ -282,7 +274,7 @@ fn jobs(outcome: &Outcome) -> Part {
                 },
                 group.phase.as_str(),
             ),
-            group.waiting_seconds.map(seconds).unwrap_or_default().into(),
+            group.waiting_seconds.map(age).unwrap_or_default().into(),
             group.message.as_deref().unwrap_or_default().into(),
         ]);
     }
@@ -303,7 +295,7 @@ fn nodes(outcome: &Outcome) -> Part {
     columns.extend(has_taints.then(|| ("TAINTS".to_owned(), Align::Left)));
     let mut table = TextTable::new(columns);
     for node in outcome.nodes.iter().take(MAX_ROWS) {
-        let mut row: Vec<Cell> = vec![node.node.as_str().into(), status(node), bar(node)];
+        let mut row: Vec<Cell> = vec![node.node.as_str().into(), status(node), used(node)];
         row.extend(names.iter().map(|name| Cell::from(used_of(node, name))));
         row.extend(has_taints.then(|| Cell::from(node.taints.join(", "))));
         table.row(row);
@@ -355,14 +347,9 @@ fn status(node: &NodeOutcome) -> Cell {
 }
 
 /// The utilization of a node.
-fn bar(node: &NodeOutcome) -> Cell {
-    let full = (node.utilization * BAR as f64).round().clamp(0.0, BAR as f64) as usize;
-    let text = format!(
-        "{}{} {:>3.0}%",
-        "█".repeat(full),
-        "░".repeat(BAR - full),
-        node.utilization * 100.0
-    );
+fn used(node: &NodeOutcome) -> Cell {
+    let text =
+        format!("{} {:>3.0}%", bar(node.utilization.min(1.0), BAR), node.utilization * 100.0);
     Cell::styled(if node.utilization > 1.0 { BAD } else { GOOD }, text)
 }
 
@@ -383,25 +370,4 @@ fn join<'a>(amounts: impl Iterator<Item = (&'a String, &'a String)>) -> String {
 fn more_rows(n_rows: usize, what: &str) -> Option<String> {
     let more = n_rows.checked_sub(MAX_ROWS).filter(|more| *more > 0)?;
     Some(format!("… and {more} more {what}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_have_two_units_at_most() {
-        for (time, shown) in [
-            (-1, "0s"),
-            (0, "0s"),
-            (59, "59s"),
-            (60, "1m"),
-            (90, "1m30s"),
-            (3_600, "1h"),
-            (3_601, "1h1s"),
-            (86_400 * 3 + 3_600 * 4 + 5, "3d4h"),
-        ] {
-            assert_eq!(seconds(time), shown);
-        }
-    }
 }

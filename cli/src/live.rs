@@ -1,0 +1,127 @@
+//! What commands ask of a cluster. The crate has no client: the program that it is part of has one.
+
+use std::{fmt, path::PathBuf};
+
+use kube_batch_api::kind::Kind;
+use kube_batch_model::group_version::GroupVersion;
+use serde_json::Value;
+
+/// A cluster, and what of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    /// The kubeconfig file; without one, those that kubectl would use.
+    pub kubeconfig: Option<PathBuf>,
+    /// The context; without one, the current context.
+    pub context: Option<String>,
+    /// The namespaces to read.
+    pub namespaces: Namespaces,
+}
+
+/// The namespaces of which objects are read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Namespaces {
+    /// All. What the user may not read in all is read in that of the context.
+    #[default]
+    All,
+    /// That of the context.
+    OfContext,
+    /// This one.
+    Only(String),
+}
+
+/// What was read.
+#[derive(Clone, Debug, Default)]
+pub struct Lists {
+    /// The answers of the API server: the name of the list, and its JSON.
+    pub lists: Vec<(String, String)>,
+    /// What could not be read.
+    pub problems: Vec<ReadProblem>,
+}
+
+/// Why objects of a kind are missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadProblem {
+    /// The kind.
+    pub kind: Kind,
+    /// The names of its lists.
+    pub resource: String,
+    /// What happened.
+    pub why: Unread,
+}
+
+/// Why a list was not read, or not all of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// The user may read it in one namespace only; with the answer of the API server.
+    ElsewhereThan(String, String),
+    /// The user may not read it; with the answer of the API server.
+    Forbidden(String),
+    /// The cluster does not have it.
+    NotServed,
+}
+
+impl ReadProblem {
+    /// What follows for a simulation.
+    pub(crate) fn in_simulation(&self) -> String {
+        let Self { kind, resource, why } = self;
+        let consequence = kind.if_missing();
+        match why {
+            Unread::ElsewhereThan(namespace, reason) => format!(
+                "read {resource} only in namespace {namespace}; elsewhere {consequence}: {reason}"
+            ),
+            Unread::Forbidden(reason) => {
+                format!("cannot read {resource}, so {consequence}: {reason}")
+            }
+            Unread::NotServed => format!("the cluster does not serve {resource}: {consequence}"),
+        }
+    }
+}
+
+impl fmt::Display for ReadProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { resource, why, .. } = self;
+        match why {
+            Unread::ElsewhereThan(namespace, reason) => {
+                write!(f, "read {resource} only in namespace {namespace}: {reason}")
+            }
+            Unread::Forbidden(reason) => write!(f, "cannot read {resource}: {reason}"),
+            Unread::NotServed => write!(f, "the cluster does not serve {resource}"),
+        }
+    }
+}
+
+/// A queue in a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueRef {
+    /// The API in which it is.
+    pub version: GroupVersion,
+    /// Its name.
+    pub name: String,
+}
+
+/// Is called with what was read.
+pub type Show<'a> = &'a mut dyn FnMut(Lists) -> anyhow::Result<()>;
+
+/// Reads clusters, and changes queues.
+pub trait ClusterAccess {
+    /// Reads all objects of some kinds.
+    ///
+    /// # Errors
+    ///
+    /// If the kubeconfig cannot be used, or the API server cannot be reached or rejects the user.
+    fn read(&self, target: &Target, kinds: &[Kind]) -> anyhow::Result<Lists>;
+
+    /// Reads them, and again after each change, until `show` fails.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read), and those of `show`.
+    fn follow(&self, target: &Target, kinds: &[Kind], show: Show<'_>) -> anyhow::Result<()>;
+
+    /// Merges a patch into a queue.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read), and if the API server refuses the patch.
+    fn patch_queue(&self, target: &Target, queue: &QueueRef, patch: &Value) -> anyhow::Result<()>;
+}
