@@ -1,10 +1,11 @@
-//! The command `check-config`: checks a scheduler configuration, or converts one of Volcano's scheduler.
+//! The command `check-config`: checks a scheduler configuration, or converts one of Volcano's scheduler, or queues.
 //!
 //! A configuration is checked by the code that `run` reads it with. One that is valid here is never
 //! converted, unless the user says whose it is. Other files are Volcano's if they name an action or a
 //! plugin that only Volcano has.
 
 mod converted;
+mod queues;
 mod table;
 mod volcano;
 
@@ -19,6 +20,7 @@ use kube_batch_scheduler::{conf, registry::Registry};
 use kube_batch_yaml::{self as yaml, Limits, Located, Problem};
 
 use self::{
+    queues::QueueFile,
     table::Effect,
     volcano::{Conversion, Note},
 };
@@ -28,6 +30,9 @@ use crate::{commands::CheckConfigArgs, conf::ConfText, exit::Exit, terminal};
 pub(crate) fn run(args: &CheckConfigArgs, registry: &Registry) -> anyhow::Result<Exit> {
     let is_stdin = args.file == Path::new("-");
     let file = if is_stdin { ConfText::from_stdin()? } else { ConfText::read(&args.file)? };
+    if let Some(queues) = queues::read(&file.name, &file.text) {
+        return convert_queues(&file, &queues);
+    }
     let root = yaml::parse(&file.text, &Limits::default());
     if args.volcano {
         return match root {
@@ -56,6 +61,17 @@ pub(crate) fn run(args: &CheckConfigArgs, registry: &Registry) -> anyhow::Result
     Ok(exit)
 }
 
+/// Prints queues as they are here, and what is different or wrong.
+fn convert_queues(file: &ConfText, queues: &QueueFile) -> anyhow::Result<Exit> {
+    if !queues.problems.is_empty() {
+        queues.problems.iter().for_each(terminal::diagnostic);
+        return Ok(Exit::Usage);
+    }
+    print_notes(file, queues.notes());
+    io::stdout().lock().write_all(queues.to_yaml().as_bytes())?;
+    Ok(Exit::Ok)
+}
+
 fn reject(file: &ConfText, errors: Vec<Problem>) -> Exit {
     terminal::error(&file.print_errors(errors));
     Exit::Usage
@@ -75,6 +91,12 @@ fn convert(file: &ConfText, root: &Located<'_>, registry: &Registry) -> anyhow::
     if let Some(problem) = problems.first() {
         bail!("the converted configuration is not valid, which is a bug: {problem}\n{text}");
     }
+    print_notes(file, notes);
+    io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(Exit::Ok)
+}
+
+fn print_notes(file: &ConfText, notes: Vec<Note>) {
     for Note { line, column, effect, message } in notes {
         // Keys of the file can contain terminal escape codes, which the title does not.
         let title = Diagnostic::of_source(Severity::Warning, &*file.name, message).title();
@@ -84,6 +106,4 @@ fn convert(file: &ConfText, root: &Located<'_>, registry: &Registry) -> anyhow::
             Effect::Differs => terminal::warning(&message),
         }
     }
-    io::stdout().lock().write_all(text.as_bytes())?;
-    Ok(Exit::Ok)
 }

@@ -335,10 +335,9 @@ static TABLE: &[Row] = &[
         "capacity",
         "proportion",
         &[],
-        Some(differs(
-            "a queue deserves a share of the cluster in proportion to its weight, and its fields deserved, \
-             guarantee and parent have no effect; set its weight in proportion to deserved; \
-             capability stays a hard limit",
+        Some(same(
+            "the fields parent, deserved, guarantee, capability, priority and reclaimable of queues count as \
+             there; weight, which capacity ignores, divides what deserved amounts leave",
         )),
     ),
     named(
@@ -471,12 +470,7 @@ static TABLE: &[Row] = &[
         )),
     ),
     // Keys of plugins.
-    always_false(
-        Switch,
-        "enableHierarchy",
-        "queues have no parents",
-        "set the weight of a queue to its part of the whole cluster",
-    ),
+    always_true(Switch, "enableHierarchy", "remove parent from the queues"),
     always_false(
         Switch,
         "enabledClusterOrder",

@@ -77,7 +77,7 @@ fn the_configuration_of_volcanos_chart_is_converted_as_the_manual_shows() {
         "note: standard input:1:10: action enqueue is left out: kube-batch sets PodGroups to Inqueue",
         "note: standard input:5:11: plugin gang: gang.stalenessGracePeriod: 0s keeps",
         "warning: standard input:9:11: plugin overcommit is left out: gang.strictEnqueue counts",
-        "warning: standard input:13:11: plugin capacity becomes proportion: a queue deserves",
+        "note: standard input:13:11: plugin capacity becomes proportion: the fields parent, deserved",
         "note: standard input:14:11: plugin nodeorder: the weights that Volcano sets by default",
     ];
     let notes = checked.notes();
@@ -233,14 +233,14 @@ tiers:
     enableJobStarving: {value}
     enableJobOrder: {value}
   - name: capacity
-    enableHierarchy: {}
+    enableHierarchy: {value}
   - name: predicates
     arguments:
       predicate.PodAffinityEnable: {value}
       predicate.GPUSharingEnable: {}
       predicate.MemoryPressureEnable: true
 ",
-            !value, !value
+            !value
         );
         converted(&[], &text)
     };
@@ -251,7 +251,7 @@ tiers:
     let other = with(false);
     for part in [
         "key enableJobStarving of plugin gang is left out: it cannot be false; remove the plugin",
-        "key enableHierarchy of plugin capacity is left out: queues have no parents; set the weight",
+        "key enableHierarchy of plugin capacity is left out: it cannot be false; remove parent from the queues",
         "predicate.PodAffinityEnable of plugin predicates is left out: it cannot be false; change the pods",
         "predicate.GPUSharingEnable of plugin predicates is left out: kube-batch does not assign parts",
     ] {
@@ -372,4 +372,92 @@ fn a_file_is_read_by_name() {
         "{}",
         missing.stderr
     );
+}
+
+const QUEUES_OF_VOLCANO: &str = "\
+apiVersion: v1
+kind: List
+items:
+- apiVersion: scheduling.volcano.sh/v1beta1
+  kind: Queue
+  metadata: {name: root, uid: r}
+  spec: {weight: 1}
+- apiVersion: scheduling.volcano.sh/v1beta1
+  kind: Queue
+  metadata: {name: research, uid: a}
+  spec:
+    parent: root
+    deserved: {cpu: 10, nvidia.com/gpu: 16}
+    capability: {cpu: 20}
+- apiVersion: scheduling.volcano.sh/v1beta1
+  kind: Queue
+  metadata: {name: vision, uid: b, labels: {team: vision}}
+  spec:
+    parent: research
+    weight: 3
+    priority: 5
+    reclaimable: false
+    deserved: {cpu: 8}
+    guarantee: {resource: {cpu: 4, deviceclass/gpu.example.com: 2, memory.deviceclass/gpu.example.com: 1Gi}}
+    affinity: {nodeGroupAffinity: {}}
+- apiVersion: scheduling.volcano.sh/v1beta1
+  kind: Queue
+  metadata: {name: speech, uid: c}
+  spec: {parent: research, weight: 1, deserved: {cpu: 6}}
+  status: {state: Closed}
+- apiVersion: scheduling.volcano.sh/v1beta1
+  kind: Queue
+  metadata: {name: lost, uid: d}
+  spec: {parent: nowhere, weight: 2}
+";
+
+#[test]
+fn queues_of_volcano_are_converted() {
+    let checked = check(&[], QUEUES_OF_VOLCANO);
+    assert_eq!(checked.code, Some(0), "{}", checked.stderr);
+    let expected = "\
+apiVersion: scheduling.sigs.dev/v1alpha2
+kind: Queue
+metadata:
+  labels:
+    team: vision
+  name: vision
+spec:
+  deserved:
+    cpu: 8
+  guarantee:
+    cpu: 4
+    gpu.example.com.deviceclass.resource.kubernetes.io/devices: 2
+  parent: research
+  priority: 5
+  reclaimable: false
+  weight: 3
+";
+    assert!(checked.stdout.contains(expected), "{}", checked.stdout);
+    let mut documents = checked.stdout.split("---\n");
+    assert!(documents.all(|own| !own.contains("name: root") && !own.contains("parent: root")));
+    assert!(checked.stdout.contains("  parent: research\n  state: Closed\n  weight: 1\n"));
+    for part in [
+        "note: standard input:4:1: queue \"root\" is the top here",
+        "warning: standard input:15:1: spec.affinity of queue \"vision\" has no equivalent: left out",
+        "guarantee of memory.deviceclass/gpu.example.com of queue \"vision\" has no equivalent",
+        "queue \"vision\" has deserved and weight 3: Volcano's plugin capacity ignores the weight",
+        "queue \"speech\" is closed: spec.state says so here",
+        "the queues below \"research\" have deserved of 14 cpu together, and its own deserved is 10",
+        "queue \"lost\" serves nothing: parent \"nowhere\" does not exist",
+    ] {
+        assert!(checked.stderr.contains(part), "{part} in {}", checked.stderr);
+    }
+    // The result has nothing more to say but what is wrong with it.
+    let again = check(&[], &checked.stdout);
+    assert_eq!((again.code, &*again.stdout), (Some(0), &*checked.stdout));
+    assert!(!again.stderr.contains("left out"), "{}", again.stderr);
+}
+
+#[test]
+fn a_queue_that_cannot_be_read_is_an_error() {
+    let text = QUEUES_OF_VOLCANO.replace("capability: {cpu: 20}", "capability: {cpu: many}");
+    let checked = check(&[], &text);
+    assert_eq!((checked.code, &*checked.stdout), (Some(2), ""));
+    assert!(checked.stderr.contains("Queue research: spec.capability"), "{}", checked.stderr);
 }
