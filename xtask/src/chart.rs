@@ -133,7 +133,7 @@ const LOCK_AND_MORE: &str = "\
 {{- toYaml . | nindent {+0} }}
 {{- end }}";
 
-const TEMPLATES: [Template; 11] = [
+const TEMPLATES: [Template; 14] = [
     template("rbac.yaml", "rbac.yaml", "", &[]),
     template("user-roles.yaml", "user-roles.yaml", "", &[]),
     template(
@@ -147,6 +147,30 @@ const TEMPLATES: [Template; 11] = [
         "admission-bound-queue.yaml",
         "admission.enabled",
         &[at("policyName:", "policyName: {{ include \"kube-batch.fullname\" . }}-bound-queue")],
+    ),
+    template(
+        "components/queue-tree/policy.yaml",
+        "queue-tree.yaml",
+        "admission.queueTree.enabled",
+        &[at("policyName:", "policyName: {{ include \"kube-batch.fullname\" . }}-queue-tree")],
+    ),
+    template(
+        "components/queue-promises/policy.yaml",
+        "queue-promises.yaml",
+        "admission.queuePromises.enabled",
+        &[
+            at("policyName:", "policyName: {{ include \"kube-batch.fullname\" . }}-queue-promises"),
+            at(
+                "expression: \"'kube-batch:queue-promises'\"",
+                "expression: {{ .Values.admission.queuePromises.group | squote | quote }}",
+            ),
+        ],
+    ),
+    template(
+        "components/queue-deletion/policy.yaml",
+        "queue-deletion.yaml",
+        "admission.queueDeletion.enabled",
+        &[at("policyName:", "policyName: {{ include \"kube-batch.fullname\" . }}-queue-deletion")],
     ),
     template(
         "components/network-policy/policy.yaml",

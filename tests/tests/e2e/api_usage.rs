@@ -23,8 +23,11 @@ type Permission = (String, String, String);
 
 /// Permissions without a request of their own. The API server checks them with other requests: `binding` when
 /// the status of a claim for devices changes, `pods/finalizers` when an object is created that a pod owns.
-/// Claims are created and deleted for pods that request devices as extended resources.
-const CHECKED_ONLY: [(&str, &str, &str); 5] = [
+/// Claims are created and deleted for pods that request devices as extended resources. An optional policy asks who may
+/// use queues.
+const CHECKED_ONLY: [(&str, &str, &str); 7] = [
+    ("scheduling.incubator.k8s.io", "queues", "use"),
+    ("scheduling.sigs.dev", "queues", "use"),
     ("resource.k8s.io", "resourceclaims/binding", "patch"),
     ("resource.k8s.io", "resourceclaims/binding", "update"),
     ("resource.k8s.io", "resourceclaims", "create"),

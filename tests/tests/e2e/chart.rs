@@ -99,6 +99,9 @@ fn values_give_the_manifests_of_the_components() {
     };
     for (component, value) in [
         ("admission", "admission.enabled=true"),
+        ("queue-tree", "admission.queueTree.enabled=true"),
+        ("queue-promises", "admission.queuePromises.enabled=true"),
+        ("queue-deletion", "admission.queueDeletion.enabled=true"),
         ("flow-control", "flowControl.enabled=true"),
         ("network-policy", "networkPolicy.enabled=true"),
     ] {
@@ -163,9 +166,14 @@ fn every_value_changes_what_is_installed() {
     let dashboards = "monitoring.dashboard.enabled=true";
     let flow_control = "flowControl.enabled=true";
     let network_policy = "networkPolicy.enabled=true";
+    let promises = "admission.queuePromises.enabled=true";
     let api_server = "networkPolicy.apiServer.to[0]";
     for (set, part) in [
         ("admission.enabled=true", "policyName: kube-batch-podgroups"),
+        ("admission.queueTree.enabled=true", "policyName: kube-batch-queue-tree"),
+        (promises, "expression: \"'kube-batch:queue-promises'\""),
+        (&format!("admission.queuePromises.group=quotas,{promises}"), "expression: \"'quotas'\""),
+        ("admission.queueDeletion.enabled=true", "policyName: kube-batch-queue-deletion"),
         ("crds.v1alpha1=true", "name: queues.scheduling.incubator.k8s.io"),
         ("defaultQueue.create=false", "- run\n"),
         ("extraArgs[0]=--v=4", "- --v=4"),
@@ -283,7 +291,11 @@ fn a_release_is_installed_upgraded_and_uninstalled() {
     bed.kubectl(["get", OLDER_QUEUES, "old"]).expect("the CRD and its object are kept");
     helm(&older).expect("upgraded");
     // The API server accepts the objects of every value that only enables something in Kubernetes.
-    let enabled = "admission.enabled=true,flowControl.enabled=true,networkPolicy.enabled=true";
+    let policies = "admission.queueTree.enabled=true,admission.queuePromises.enabled=true,\
+                    admission.queueDeletion.enabled=true";
+    let enabled = &format!(
+        "admission.enabled=true,{policies},flowControl.enabled=true,networkPolicy.enabled=true"
+    );
     helm(&[&older[..], &["--set", enabled]].concat()).expect("upgraded");
     helm(&["uninstall", "nightly"]).expect("uninstalled");
     bed.kubectl(["get", OLDER_QUEUES, "old"]).expect("the CRD and its object are kept");
