@@ -83,6 +83,43 @@ fn outputs_in_the_readme_are_current() {
     }
 }
 
+/// Of the output of a command the pages show parts, with `...` between them.
+#[test]
+fn outputs_in_the_pages_about_queues_are_current() {
+    let pages = ["queues", "migrating-from-kueue", "migrating-from-kai"];
+    let texts =
+        pages.map(|page| fs::read_to_string(root().join(format!("docs/{page}.md"))).unwrap());
+    let blocks: Vec<_> = texts.iter().flat_map(|text| console_blocks(text)).collect();
+    assert!(blocks.len() >= 8);
+    for (command, shown) in blocks {
+        let args: Vec<&str> = command.split_whitespace().skip(1).collect();
+        let output = kube_batch(&args);
+        assert_eq!(stderr(&output), "", "{command}");
+        let printed = stdout(&output);
+        let mut rest = &*printed;
+        for part in shown.split("...\n") {
+            let Some((_, after)) = rest.split_once(part) else {
+                panic!("{command} does not print\n{part}but\n{printed}");
+            };
+            rest = after;
+        }
+    }
+}
+
+/// The queues that the pages show are those of the examples.
+#[test]
+fn queues_in_the_pages_are_those_of_the_examples() {
+    for (page, example) in
+        [("migrating-from-kueue", "from-kueue"), ("migrating-from-kai", "from-kai")]
+    {
+        let text = fs::read_to_string(root().join(format!("docs/{page}.md"))).unwrap();
+        let file = root().join(format!("examples/queues/{example}.yaml"));
+        let example = fs::read_to_string(file).unwrap();
+        let shown = text.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next());
+        assert!(example.contains(shown.unwrap()), "{page}");
+    }
+}
+
 #[test]
 fn the_diagram_in_the_readme_is_current() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
@@ -173,7 +210,7 @@ fn every_example_runs_and_matches_the_json_schema() {
     let schema = fs::read_to_string(root().join("docs/simulate.schema.json")).unwrap();
     let schema: Value = serde_json::from_str(&schema).unwrap();
     // The first job has no cluster of its own.
-    let examples: [&[&str]; 12] = [
+    let examples: [&[&str]; 20] = [
         &["gang.yaml"],
         &["gang-waits.yaml"],
         &["two-queues.yaml"],
@@ -181,6 +218,14 @@ fn every_example_runs_and_matches_the_json_schema() {
         &["reclaim.yaml"],
         &["borrow-and-reclaim.yaml"],
         &["gpu-cluster/cluster.yaml"],
+        &["queues/nodes.yaml", "queues/1-weights.yaml"],
+        &["queues/nodes.yaml", "queues/2-tree.yaml"],
+        &["queues/nodes.yaml", "queues/3-amounts.yaml"],
+        &["queues/nodes.yaml", "queues/4-guarantee.yaml"],
+        &["queues/nodes.yaml", "queues/5-fence.yaml"],
+        &["queues/nodes.yaml", "queues/6-sweeps.yaml"],
+        &["queues/from-kueue.yaml"],
+        &["queues/from-kai.yaml"],
         &["gang.yaml", "first-job.yaml"],
         &["topology.yaml"],
         &["devices/two-models.yaml"],

@@ -2,6 +2,7 @@
 //! root of the repository and contents. `cargo xtask codegen` writes them.
 
 mod policy;
+mod queues_picture;
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use xtask_launcher::build::root;
 const HEADER: &str = "# Generated from the Rust types by `cargo xtask codegen`; do not edit.\n";
 
 fn main() -> anyhow::Result<()> {
-    let mut files = BTreeMap::from([policy::file()]);
+    let mut files = BTreeMap::from([policy::file(), queues_picture::file()?]);
     for (name, definition) in crd::definitions() {
         let yaml = serde_saphyr::to_string(&definition).context("write a CRD as YAML")?;
         files.insert(format!("crds/{name}"), format!("{HEADER}{yaml}"));
