@@ -48,8 +48,18 @@ fn kubectl_shows_the_status_of_groups_and_queues() {
     shows(
         "queues",
         &[
-            &["NAME", "WEIGHT", "PENDING", "RUNNING", "UNKNOWN", "SHARE", "CAPABILITY"],
-            &["default", "1", "1", "1", "0", "0.50"],
+            &[
+                "NAME",
+                "PARENT",
+                "STATE",
+                "WEIGHT",
+                "PENDING",
+                "RUNNING",
+                "UNKNOWN",
+                "SHARE",
+                "CAPABILITY",
+            ],
+            &["default", "Open", "1", "1", "1", "0", "0.50"],
         ],
     );
     // One API group is installed, so that short names are not ambiguous.

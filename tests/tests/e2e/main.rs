@@ -22,6 +22,7 @@ mod other_groups;
 mod outages;
 mod process;
 mod proxy;
+mod queues;
 mod reader;
 mod relay;
 mod replicas;
