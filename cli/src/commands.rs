@@ -28,7 +28,7 @@ pub enum OfflineCommand {
     /// Run policy test cases and report which pass.
     #[command(after_help = TEST_EXAMPLES)]
     Test(TestArgs),
-    /// Check a scheduler configuration, or convert one of Volcano's scheduler.
+    /// Check a scheduler configuration, or convert one of Volcano's scheduler, or its queues.
     #[command(after_help = CHECK_CONFIG_EXAMPLES)]
     CheckConfig(CheckConfigArgs),
     /// Print the completion script for a shell.
@@ -89,12 +89,14 @@ Examples:
   kube-batch check-config volcano-scheduler.conf > scheduler.yaml
   kubectl get configmap -n volcano-system volcano-scheduler-configmap \\
       -o jsonpath='{.data.volcano-scheduler\\.conf}' | kube-batch check-config - > scheduler.yaml
+  kubectl get queues.scheduling.volcano.sh -o yaml | kube-batch check-config - > queues.yaml
 
 A configuration of kube-batch is checked as `run` checks it. A file that is not valid, but names an
 action or a plugin that only Volcano has, is converted: standard output gets the equivalent
 configuration. Standard error lists everything that has no equivalent or decides differently, with
 the reason and what to do instead: as a warning if decisions may differ from Volcano's, and as a
-note if not.
+note if not. Manifests with queues are converted to queues of kube-batch in the same way, with warnings
+where more is promised than there is.
 
 Exit codes:
   0  the configuration is valid, or was converted; there may be warnings
