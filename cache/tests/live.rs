@@ -210,6 +210,12 @@ fn pod_step() -> impl Strategy<Value = PodStep> {
     )
 }
 
+/// The queue `q0`, of weight 1 and without limits.
+fn first_queue() -> Step {
+    let version = GroupVersion::V1Alpha2;
+    Step::Queue { name: 0, created: 0, limit: None, version, parent: None, selected: None }
+}
+
 fn version() -> impl Strategy<Value = GroupVersion> {
     prop::sample::select(GroupVersion::OWN.to_vec())
 }
@@ -435,14 +441,7 @@ impl World {
         for name in 0..3 {
             world.run(Step::Node { name, cpu: 8, has_gpus: false });
         }
-        world.run(Step::Queue {
-            name: 0,
-            created: 0,
-            limit: None,
-            version: GroupVersion::V1Alpha2,
-            parent: None,
-            selected: None,
-        });
+        world.run(first_queue());
         world
     }
 
@@ -823,14 +822,7 @@ const fn group(name: u8) -> Step {
 #[test]
 fn only_jobs_of_an_api_that_cannot_be_read_wait_for_it() {
     let mut world = World::new();
-    world.run(Step::Queue {
-        name: 0,
-        created: 0,
-        limit: None,
-        version: GroupVersion::V1Alpha2,
-        parent: None,
-        selected: None,
-    });
+    world.run(first_queue());
     world.run(group(0));
     // In a PodGroup that is known, in one that is not, and in none.
     for (name, group) in [(0, Some(0)), (1, Some(1)), (2, None)] {
@@ -888,14 +880,7 @@ fn what_happens_often_is_followed() {
         Step::DeletePod(1),
         Step::DeleteGroup(1, GroupVersion::V1Alpha2),
         Step::Node { name: 0, cpu: 7, has_gpus: false },
-        Step::Queue {
-            name: 0,
-            created: 0,
-            limit: None,
-            version: GroupVersion::V1Alpha2,
-            parent: None,
-            selected: None,
-        },
+        first_queue(),
         Step::Budget { name: 0, owner: None, allowed: 1, min: 1 },
         Step::Claim { is_bound: false },
         Step::Slice(2),
