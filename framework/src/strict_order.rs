@@ -1,7 +1,7 @@
 //! Queues in which no job goes before one that waits.
 //!
 //! After a job of such a queue that lacks its minimum has had a turn, the jobs behind it get none in the same action. A job
-//! that never fits and one that has nominations hold nobody up.
+//! that never fits and one that has nominations block no other job.
 // Parity: new, see docs/parity.md#q12.
 
 use std::collections::BTreeMap;

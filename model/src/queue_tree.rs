@@ -23,7 +23,7 @@ pub enum NotServed {
     },
     /// Its path goes in a circle: the queues of the circle, ascending.
     Loop(Arc<[QueueIdx]>),
-    /// So many queues are above each other, the lowest included.
+    /// More queues are above each other than are served: their number, the lowest included.
     TooDeep(usize),
 }
 
@@ -269,6 +269,6 @@ mod tests {
         assert_eq!(tree.not_served(QueueIdx::new(9)), None);
         assert_eq!(tree.not_served(QueueIdx::new(10)), Some(&NotServed::TooDeep(11)));
         assert_eq!(tree.not_served(QueueIdx::new(11)), Some(&NotServed::TooDeep(12)));
-        assert!(tree.is_leaf(QueueIdx::new(9)), "what is too deep is nobody's child");
+        assert!(tree.is_leaf(QueueIdx::new(9)), "a queue that is too deep is no child");
     }
 }

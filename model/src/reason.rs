@@ -134,7 +134,7 @@ reasons! {
     QueueDiffers,
     /// What is idle is guaranteed to other queues.
     QueueGuarantee,
-    /// So many jobs of its queue hold resources as may.
+    /// The maximum number of jobs of its queue hold resources.
     QueueJobs,
     /// Another job of its queue is before it.
     QueueOrder,

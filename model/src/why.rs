@@ -229,7 +229,7 @@ pub enum Obstacle {
     },
     /// Its queue would exceed a limit.
     Capability(Box<OverCapability>),
-    /// So many jobs of its queue hold resources as may.
+    /// The maximum number of jobs of its queue hold resources.
     // Parity: see docs/parity.md#q11.
     Jobs {
         /// The queue, or one above it.

@@ -25,7 +25,7 @@ enum VictimsFrom {
     SameJob,
     /// Of other jobs of its queue.
     SameQueue,
-    /// Of other queues, if the side of the task's queue has at most so many queues.
+    /// Of other queues, if the side of the task's queue has at most this number of queues.
     OtherQueues { most: usize },
 }
 
@@ -40,7 +40,7 @@ impl<'a> VictimPolicy<'a> {
         Self { from: VictimsFrom::SameQueue, withheld }
     }
 
-    /// Tasks of other queues, for a queue that is not overused, as far as nobody on its side is: the first `most` queues of
+    /// Tasks of other queues, for a queue that is not overused, as far as no queue on its side is: the first `most` queues of
     /// its path are not. `withheld` as in [`Self::same_job`], if one above them is.
     // Parity: see docs/parity.md#q7.
     pub(crate) const fn other_queues(most: usize, withheld: Option<&'a Withheld>) -> Self {
@@ -160,7 +160,7 @@ impl<'a> VictimPolicy<'a> {
     }
 }
 
-/// Whether the side of a queue towards another one has at most so many queues.
+/// Whether the side of a queue towards another one has at most `most` queues.
 fn is_within(
     cluster: &Cluster,
     own: Option<QueueIdx>,

@@ -27,8 +27,8 @@ Examples:
   kube-batch queue describe physics
   kube-batch queue close physics
 
-They read queues only, with the kubeconfig that kubectl would use: whoever may read queues may use
-them. `open` and `close` change spec.state. A copy of the program, or a link to it, that is called
+They read only queues, with the kubeconfig that kubectl would use, so permission to read queues is
+enough. `open` and `close` change spec.state. A copy of the program, or a link to it, that is called
 kubectl-batch is a plugin of kubectl: kubectl batch queue tree.
 
 Exit codes:

@@ -152,7 +152,7 @@ impl Division<'_> {
         let is_own = wanting.contains(&row);
         match (wanting.len(), siblings.len()) {
             (0, 1) => "; it asks for no more".to_owned(),
-            (0, _) => "; nobody asks for more".to_owned(),
+            (0, _) => "; no queue asks for more".to_owned(),
             (1, _) => format!("; {} asks for more", self.name(wanting[0])),
             (2, 2) => "; both ask for more".to_owned(),
             (n, all) if n == all => "; all ask for more".to_owned(),
@@ -197,7 +197,7 @@ impl Division<'_> {
     ) -> String {
         let mut of = of.to_vec();
         of.sort_by_key(|(queue, amount)| (*queue != row, Reverse(*amount), *queue));
-        // Nobody is the only other one.
+        // A name is as short as "1 others".
         let n_named = if of.len() == N_NAMED + 1 { of.len() } else { of.len().min(N_NAMED) };
         let (named, others) = of.split_at(n_named);
         let mut parts: Vec<String> = named

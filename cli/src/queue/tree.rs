@@ -135,7 +135,7 @@ impl Rows<'_> {
         Cell::styled(style, format!("{} {numbers:>9}", bar(part, BAR)))
     }
 
-    /// What pods wait for, of all resources but those that nobody counts.
+    /// What pods wait for, of the resources that have a column.
     fn waits(&self, of: impl Fn(&str) -> i64) -> String {
         let waits = |name: &Name| {
             let amount = of(name);

@@ -205,7 +205,7 @@ fn people_look_at_queues_and_jobs() {
         ("False", "ParentNotFound", "parent \"emea\" does not exist"),
     );
 
-    // Whoever may read queues may use the commands for queues.
+    // Permission to read queues is enough for the commands for queues.
     let user = bed.plane.kubeconfig_for_user("reader", &[]).expect("a kubeconfig");
     let refused = run(&user, &["queue", "tree"]);
     assert_eq!(String::from_utf8_lossy(&refused.stdout), "");

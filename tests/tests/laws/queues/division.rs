@@ -167,8 +167,8 @@ fn nothing_is_left_while_a_queue_claims_more() {
     }
 }
 
-/// Whoever asks for more takes it from nobody who is owed it: what a queue deserves never grows with the claim of another
-/// leaf, and never falls with the total or with its own weight, units aside.
+/// What a queue deserves never grows with the claim of another leaf, and never falls with the total or with its own weight,
+/// units aside.
 #[test]
 fn what_a_queue_deserves_depends_on_the_others_as_it_should() {
     for seed in seeds(N_TREES) {
