@@ -95,6 +95,18 @@ impl TreeWorld {
         Self { queues, queue_of_job, n_cpus, cases }
     }
 
+    /// Gives the queues other fields and parents, and returns them as the objects of a case.
+    pub fn change_queues(&mut self, configuration: &str, seed: u64, kind: Kind) -> Case {
+        let rng = &mut Rng::new(seed);
+        let has_numbers = rng.percent(70);
+        for at in 0..self.queues.len() {
+            if rng.percent(50) {
+                self.queues[at] = random_queue(rng, kind, at, has_numbers);
+            }
+        }
+        case(format!("name: tree\n{configuration}objects:\n{}", objects(&self.queues)))
+    }
+
     /// A queue and all above it.
     pub fn path(&self, queue: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(Some(queue), |queue| self.queues[*queue].parent)
