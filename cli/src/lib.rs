@@ -20,5 +20,5 @@ pub use self::{
     commands::{ClusterCommand, OfflineCommand, scheduler_name, scheduler_names},
     dispatch::{Program, run, run_in_cluster},
     exit::Exit,
-    live::{ClusterAccess, Lists, Namespaces, QueueRef, ReadProblem, Show, Target, Unread},
+    live::{ClusterAccess, ClusterTarget, Lists, Namespaces, QueueRef, ReadProblem, Show, Unread},
 };

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// A cluster, and what of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Target {
+pub struct ClusterTarget {
     /// The kubeconfig file; without one, those that kubectl would use.
     pub kubeconfig: Option<PathBuf>,
     /// The context; without one, the current context.
@@ -109,19 +109,24 @@ pub trait ClusterAccess {
     /// # Errors
     ///
     /// If the kubeconfig cannot be used, or the API server cannot be reached or rejects the user.
-    fn read(&self, target: &Target, kinds: &[Kind]) -> anyhow::Result<Lists>;
+    fn read(&self, target: &ClusterTarget, kinds: &[Kind]) -> anyhow::Result<Lists>;
 
     /// Reads them, and again after each change, until `show` fails.
     ///
     /// # Errors
     ///
     /// As [`read`](Self::read), and those of `show`.
-    fn follow(&self, target: &Target, kinds: &[Kind], show: Show<'_>) -> anyhow::Result<()>;
+    fn follow(&self, target: &ClusterTarget, kinds: &[Kind], show: Show<'_>) -> anyhow::Result<()>;
 
     /// Merges a patch into a queue.
     ///
     /// # Errors
     ///
     /// As [`read`](Self::read), and if the API server refuses the patch.
-    fn patch_queue(&self, target: &Target, queue: &QueueRef, patch: &Value) -> anyhow::Result<()>;
+    fn patch_queue(
+        &self,
+        target: &ClusterTarget,
+        queue: &QueueRef,
+        patch: &Value,
+    ) -> anyhow::Result<()>;
 }

@@ -20,11 +20,11 @@ use kube_batch_model::{facts::queue::QueueFacts, group_version::GroupVersion};
 use kube_batch_yaml::suggest;
 use serde_json::{Value, json};
 
-use self::view::Queues;
+use self::view::QueueViews;
 use crate::{
     commands::{QueueCommand, ShowArgs},
     exit::Exit,
-    live::{ClusterAccess, Lists, Namespaces, QueueRef, Target},
+    live::{ClusterAccess, ClusterTarget, Lists, Namespaces, QueueRef},
     show::{Shown, show},
     terminal,
 };
@@ -94,8 +94,8 @@ impl Found {
         self.objects.values().filter_map(read).collect()
     }
 
-    fn queues(&self) -> Queues {
-        Queues::new(self.facts().into_iter().map(|facts| {
+    fn queues(&self) -> QueueViews {
+        QueueViews::new(self.facts().into_iter().map(|facts| {
             let status = facts.status.clone();
             (facts, status)
         }))
@@ -110,7 +110,7 @@ fn typed(item: &Value, version: GroupVersion) -> Value {
     object
 }
 
-type Print<'a> = &'a dyn Fn(&mut dyn Write, &Queues) -> std::io::Result<()>;
+type Print<'a> = &'a dyn Fn(&mut dyn Write, &QueueViews) -> std::io::Result<()>;
 
 fn all(args: &ShowArgs, cluster: &dyn ClusterAccess, print: Print<'_>) -> anyhow::Result<Exit> {
     let target = args.cluster.target(Namespaces::All);
@@ -154,7 +154,7 @@ fn no_such_queue(name: &str, found: &Found) -> Exit {
 fn set_state(
     name: &str,
     state: &str,
-    target: &Target,
+    target: &ClusterTarget,
     cluster: &dyn ClusterAccess,
 ) -> anyhow::Result<Exit> {
     let found = Found::new(&cluster.read(target, &[Kind::Queue])?)?;

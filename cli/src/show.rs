@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::{
     commands::{Format, ShowArgs},
     exit::Exit,
-    live::{ClusterAccess, Lists, Target},
+    live::{ClusterAccess, ClusterTarget, Lists},
 };
 
 /// What is shown: the data, and how it looks.
@@ -42,7 +42,7 @@ const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 /// Reads some kinds, and writes what `write` makes of them; with `--watch` again after each change.
 pub(crate) fn show(
     args: &ShowArgs,
-    target: &Target,
+    target: &ClusterTarget,
     kinds: &[Kind],
     cluster: &dyn ClusterAccess,
     write: &mut dyn FnMut(&mut dyn Write, Lists) -> anyhow::Result<Exit>,

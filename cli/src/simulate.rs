@@ -26,9 +26,9 @@ use crate::{
     commands::{Format, SimulateArgs, scheduler_names},
     conf::{ReadConf, read_conf},
     exit::Exit,
-    live::{ClusterAccess, Lists, Namespaces, Target},
+    live::{ClusterAccess, ClusterTarget, Lists, Namespaces},
     load::{InputRemark, Loaded, load, remarks},
-    queue::view::Queues,
+    queue::view::QueueViews,
     table::plural,
     terminal::{self, Progress},
 };
@@ -53,7 +53,7 @@ pub(crate) fn run(
     };
     let mut world = World::new(Environment::default(), options, conf.metadata_prefixes());
     let lists = if args.kubeconfig.is_some() || args.context.is_some() {
-        let target = Target {
+        let target = ClusterTarget {
             kubeconfig: args.kubeconfig.clone(),
             context: args.context.clone(),
             namespaces: Namespaces::All,
@@ -116,10 +116,10 @@ fn print_remarks(world: &mut World) -> Vec<String> {
 }
 
 /// The queues as their status would be.
-fn queues(simulation: &Simulation) -> Queues {
+fn queues(simulation: &Simulation) -> QueueViews {
     let at = Transition { cycle_id: "", now: simulation.world.now() };
     let reports = simulation.last().into_iter().flat_map(|last| &last.cycle.queues);
-    Queues::new(reports.map(|report| {
+    QueueViews::new(reports.map(|report| {
         let stored = &report.queue.status;
         let status = next_queue_status(report, at).unwrap_or_else(|| stored.clone());
         (Arc::clone(&report.queue), status)
@@ -128,7 +128,7 @@ fn queues(simulation: &Simulation) -> Queues {
 
 fn print_outcome(
     outcome: &Outcome,
-    queues: &Queues,
+    queues: &QueueViews,
     format: Format,
     n_cycles: u64,
 ) -> anyhow::Result<()> {

@@ -113,7 +113,7 @@ fn share_out(
     if siblings.is_empty() {
         return;
     }
-    let mut round = |parts: &mut Column<QueueIdx, Part>, claims: Vec<Claim>| {
+    let mut round = |parts: &mut Column<QueueIdx, Part>, claims: Vec<RoundClaim>| {
         for (queue, amount) in max_min(claims, left) {
             parts[queue].deserved += amount;
             left -= amount;
@@ -121,22 +121,22 @@ fn share_out(
     };
     let claims = siblings.iter().map(|queue| {
         let Part { guarantee, claim, .. } = parts[*queue];
-        Claim { queue: *queue, weight: guarantee, limit: claim.min(guarantee) }
+        RoundClaim { queue: *queue, weight: guarantee, limit: claim.min(guarantee) }
     });
     round(parts, claims.collect());
     siblings.iter().for_each(|queue| parts[*queue].guaranteed = parts[*queue].deserved);
     let claims = siblings.iter().map(|queue| {
         let Part { guarantee, entitlement, claim, deserved, .. } = parts[*queue];
         let limit = claim.min(entitlement) - deserved;
-        Claim { queue: *queue, weight: entitlement - guarantee, limit }
+        RoundClaim { queue: *queue, weight: entitlement - guarantee, limit }
     });
     round(parts, claims.collect());
     siblings.iter().for_each(|queue| parts[*queue].promised = parts[*queue].deserved);
-    let mut by_priority: BTreeMap<Reverse<i32>, Vec<Claim>> = BTreeMap::new();
+    let mut by_priority: BTreeMap<Reverse<i32>, Vec<RoundClaim>> = BTreeMap::new();
     for queue in siblings {
         let Wish { weight, priority, .. } = wishes[*queue];
         let limit = parts[*queue].claim - parts[*queue].deserved;
-        let claim = Claim { queue: *queue, weight: weight.into(), limit };
+        let claim = RoundClaim { queue: *queue, weight: weight.into(), limit };
         by_priority.entry(Reverse(priority)).or_default().push(claim);
     }
     for claims in by_priority.into_values() {
@@ -146,13 +146,13 @@ fn share_out(
 
 /// What one queue can get in a round.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Claim {
+pub(crate) struct RoundClaim {
     pub(crate) queue: QueueIdx,
     pub(crate) weight: i64,
     pub(crate) limit: i64,
 }
 
-impl Claim {
+impl RoundClaim {
     pub(crate) const fn gets_something(&self) -> bool {
         self.weight > 0 && self.limit > 0
     }
@@ -166,11 +166,11 @@ impl Claim {
 }
 
 /// The weighted max-min division of an amount, in whole units.
-fn max_min(mut claims: Vec<Claim>, amount: i64) -> Vec<(QueueIdx, i64)> {
-    claims.retain(Claim::gets_something);
+fn max_min(mut claims: Vec<RoundClaim>, amount: i64) -> Vec<(QueueIdx, i64)> {
+    claims.retain(RoundClaim::gets_something);
     let mut left = i128::from(amount.max(0));
     let mut weights: i128 = claims.iter().map(|claim| i128::from(claim.weight)).sum();
-    claims.sort_by(Claim::by_level);
+    claims.sort_by(RoundClaim::by_level);
     let mut shares = Vec::with_capacity(claims.len());
     let mut unmet = claims.as_slice();
     while let [claim, rest @ ..] = unmet {

@@ -9,7 +9,7 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use crate::{
     column::{Column, QueueIdx},
-    division::{Claim, Part, Wish, before_division, parts_before_division},
+    division::{Part, RoundClaim, Wish, before_division, parts_before_division},
     queue_tree::QueueTree,
 };
 
@@ -80,7 +80,7 @@ enum Kind {
 struct Round {
     kind: Kind,
     /// Those that can get something, the one that reaches its limit at the lowest level first.
-    claims: Vec<Claim>,
+    claims: Vec<RoundClaim>,
     /// The position of each.
     positions: BTreeMap<QueueIdx, usize>,
     /// The sums of the limits and weights of the first ones: of none, of one …
@@ -89,18 +89,18 @@ struct Round {
 }
 
 /// What a queue can get in the rounds in which it can get something, if all before are met in full.
-fn claims_of(queue: QueueIdx, wish: &Wish, part: &Part) -> [(Kind, Claim); 3] {
+fn claims_of(queue: QueueIdx, wish: &Wish, part: &Part) -> [(Kind, RoundClaim); 3] {
     let Part { guarantee, entitlement, claim, .. } = *part;
     let [guaranteed, promised] = [claim.min(guarantee), claim.min(entitlement)];
     [
-        (Kind::Guaranteed, Claim { queue, weight: guarantee, limit: guaranteed }),
+        (Kind::Guaranteed, RoundClaim { queue, weight: guarantee, limit: guaranteed }),
         (
             Kind::Deserved,
-            Claim { queue, weight: entitlement - guarantee, limit: promised - guaranteed },
+            RoundClaim { queue, weight: entitlement - guarantee, limit: promised - guaranteed },
         ),
         (
             Kind::Rest(Reverse(wish.priority)),
-            Claim { queue, weight: wish.weight.into(), limit: claim - promised },
+            RoundClaim { queue, weight: wish.weight.into(), limit: claim - promised },
         ),
     ]
 }
@@ -111,7 +111,7 @@ impl Siblings {
         wishes: &Column<QueueIdx, Wish>,
         parts: &Column<QueueIdx, Part>,
     ) -> Self {
-        let mut rounds: BTreeMap<Kind, Vec<Claim>> = BTreeMap::new();
+        let mut rounds: BTreeMap<Kind, Vec<RoundClaim>> = BTreeMap::new();
         for queue in queues {
             for (kind, claim) in claims_of(*queue, &wishes[*queue], &parts[*queue]) {
                 rounds.entry(kind).or_default().push(claim);
@@ -140,10 +140,10 @@ impl Siblings {
 }
 
 impl Round {
-    fn new(kind: Kind, mut claims: Vec<Claim>) -> Self {
-        claims.retain(Claim::gets_something);
-        claims.sort_by(Claim::by_level);
-        let sums = |of: fn(&Claim) -> i64| {
+    fn new(kind: Kind, mut claims: Vec<RoundClaim>) -> Self {
+        claims.retain(RoundClaim::gets_something);
+        claims.sort_by(RoundClaim::by_level);
+        let sums = |of: fn(&RoundClaim) -> i64| {
             let mut sum = 0;
             let sums = claims.iter().map(|claim| {
                 sum += i128::from(of(claim));
@@ -161,7 +161,7 @@ impl Round {
     }
 
     /// What one gets with this claim instead of its own, and what all leave.
-    fn part_of(&self, claim: Claim, left: i128) -> (i64, i128) {
+    fn part_of(&self, claim: RoundClaim, left: i128) -> (i64, i128) {
         let before = self.positions.get(&claim.queue).copied();
         let [limit, weight] = [claim.limit, claim.weight].map(i128::from);
         // What those below a position have, and what those above weigh, without the one that asks.

@@ -14,12 +14,12 @@ use kube::{
 };
 use kube_batch_api::kind::{Availability, Kind};
 use kube_batch_cli::{
-    ClusterAccess, Lists, Namespaces, QueueRef, ReadProblem, Show, Target, Unread,
+    ClusterAccess, ClusterTarget, Lists, Namespaces, QueueRef, ReadProblem, Show, Unread,
 };
 use serde::Deserialize;
 use serde_json::Value;
 
-use self::follow::Place;
+use self::follow::WatchedList;
 use crate::run::error;
 
 /// Objects in one answer, as in client-go.
@@ -29,23 +29,28 @@ const PAGE: u32 = 500;
 pub(crate) struct KubeCluster;
 
 impl ClusterAccess for KubeCluster {
-    fn read(&self, target: &Target, kinds: &[Kind]) -> anyhow::Result<Lists> {
+    fn read(&self, target: &ClusterTarget, kinds: &[Kind]) -> anyhow::Result<Lists> {
         with_client(target, async |client, namespaces| {
             Ok(read(&client, kinds, namespaces).await?.lists)
         })
     }
 
-    fn follow(&self, target: &Target, kinds: &[Kind], show: Show<'_>) -> anyhow::Result<()> {
+    fn follow(&self, target: &ClusterTarget, kinds: &[Kind], show: Show<'_>) -> anyhow::Result<()> {
         with_client(target, async |client, namespaces| {
             loop {
-                let Found { lists, places } = read(&client, kinds, namespaces).await?;
+                let Found { lists, watched } = read(&client, kinds, namespaces).await?;
                 show(lists)?;
-                follow::wait_for_change(&client, &places).await;
+                follow::wait_for_change(&client, &watched).await;
             }
         })
     }
 
-    fn patch_queue(&self, target: &Target, queue: &QueueRef, patch: &Value) -> anyhow::Result<()> {
+    fn patch_queue(
+        &self,
+        target: &ClusterTarget,
+        queue: &QueueRef,
+        patch: &Value,
+    ) -> anyhow::Result<()> {
         with_client(target, async |client, _| {
             let path = format!("/apis/{}/queues/{}", queue.version, queue.name);
             let request = http::Request::patch(&path)
@@ -60,7 +65,7 @@ impl ClusterAccess for KubeCluster {
 
 /// Runs something with the client of a cluster.
 fn with_client<T>(
-    target: &Target,
+    target: &ClusterTarget,
     run: impl AsyncFnOnce(Client, &Namespaces) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -121,7 +126,7 @@ struct Reader<'a> {
 #[derive(Debug, Default)]
 struct Found {
     lists: Lists,
-    places: Vec<Place>,
+    watched: Vec<WatchedList>,
 }
 
 /// Where each of the resources of a kind is in URLs: `api/v1`, `apis/batch/v1`.
@@ -176,7 +181,7 @@ impl Reader<'_> {
 
     fn keep(&mut self, resource: &str, path: String, pages: Vec<String>) {
         let version = pages.first().map(|page| metadata(page).resource_version);
-        self.found.places.push(Place { path, version: version.unwrap_or_default() });
+        self.found.watched.push(WatchedList { path, version: version.unwrap_or_default() });
         let pages = pages.into_iter().map(|page| (resource.to_owned(), page));
         self.found.lists.lists.extend(pages);
     }

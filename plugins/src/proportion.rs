@@ -37,7 +37,7 @@ use kube_batch_model::{
     status::TaskStatus,
 };
 
-use self::usage::{Lost, Usage};
+use self::usage::{Lost, QueueUsage};
 
 /// The plugin `proportion`.
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ pub struct Proportion {
     /// What of that is guaranteed or deserved by number.
     promised: Ledger<QueueIdx>,
     /// What each queue uses.
-    usage: Usage,
+    usage: QueueUsage,
     /// What the waiting tasks of each queue and those below it request.
     pending: Ledger<QueueIdx>,
     /// What they held and requested when the cycle began.
@@ -216,7 +216,7 @@ impl Plugin for Proportion {
                 guaranteed[queue][dim] = kept;
             }
         }
-        self.usage = Usage::new(cluster, guaranteed);
+        self.usage = QueueUsage::new(cluster, guaranteed);
         self.share = self.deserved.ids().map(|queue| self.share_of(cluster, queue)).collect();
     }
 

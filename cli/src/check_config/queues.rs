@@ -21,7 +21,7 @@ use kube_batch_model::{
 use serde_json::{Map, Value, json};
 
 use super::{table::Effect, volcano::Note};
-use crate::queue::view::{QueueView, Queues};
+use crate::queue::view::{QueueView, QueueViews};
 
 /// The queue above all others, which Volcano makes.
 const ROOT: &str = "root";
@@ -88,7 +88,7 @@ impl QueueFile {
     /// What was left out, and what is promised beyond what there is.
     pub(super) fn notes(&self) -> Vec<Note> {
         let mut notes: Vec<Note> = self.queues.iter().flat_map(FoundQueue::notes).collect();
-        let queues = Queues::new(
+        let queues = QueueViews::new(
             self.queues
                 .iter()
                 .filter(|queue| *queue.facts.name != *ROOT)

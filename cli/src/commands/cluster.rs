@@ -7,7 +7,7 @@ use kube_batch_cache::snapshot::{SchedulerNames, SnapshotOptions};
 use kube_batch_model::name::Name;
 
 use super::values::{Format, scheduler_name};
-use crate::live::{Namespaces, Target};
+use crate::live::{ClusterTarget, Namespaces};
 
 /// A command that looks at a cluster.
 #[derive(Debug, Subcommand)]
@@ -111,9 +111,9 @@ pub struct ClusterArgs {
 }
 
 impl ClusterArgs {
-    pub(crate) fn target(&self, namespaces: Namespaces) -> Target {
+    pub(crate) fn target(&self, namespaces: Namespaces) -> ClusterTarget {
         let Self { kubeconfig, context } = self;
-        Target { kubeconfig: kubeconfig.clone(), context: context.clone(), namespaces }
+        ClusterTarget { kubeconfig: kubeconfig.clone(), context: context.clone(), namespaces }
     }
 }
 
@@ -154,7 +154,7 @@ pub struct JobListArgs {
 }
 
 impl JobListArgs {
-    pub(crate) fn target(&self) -> Target {
+    pub(crate) fn target(&self) -> ClusterTarget {
         let namespaces = match &self.namespace {
             _ if self.all_namespaces => Namespaces::All,
             Some(namespace) => Namespaces::Only(namespace.clone()),

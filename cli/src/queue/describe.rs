@@ -10,7 +10,7 @@ use kube_batch_model::{
 use super::{
     explain::explain,
     tree::lost,
-    view::{QueueView, Queues},
+    view::{QueueView, QueueViews},
 };
 use crate::{
     table::{Align, TextTable, age, plural},
@@ -26,7 +26,7 @@ const WIDTH: usize = 110;
 /// Prints all about a queue.
 pub(crate) fn print(
     out: &mut dyn Write,
-    queues: &Queues,
+    queues: &QueueViews,
     row: QueueIdx,
     now: Timestamp,
 ) -> io::Result<()> {
@@ -72,7 +72,7 @@ fn concerns(queue: &QueueView, name: &Name) -> bool {
     lists.iter().any(|list| list.get(name) != 0)
 }
 
-fn fields(queues: &Queues, row: QueueIdx, now: Timestamp) -> Vec<(&'static str, String)> {
+fn fields(queues: &QueueViews, row: QueueIdx, now: Timestamp) -> Vec<(&'static str, String)> {
     let queue = &queues.all[row];
     let facts = &queue.facts;
     let mut fields = Vec::new();
@@ -129,7 +129,7 @@ fn fields(queues: &Queues, row: QueueIdx, now: Timestamp) -> Vec<(&'static str, 
 
 /// What the first queue of a path says that says anything, and which that is if it is another one.
 fn nearest<T>(
-    queues: &Queues,
+    queues: &QueueViews,
     row: QueueIdx,
     of: impl Fn(&QueueView) -> Option<T>,
 ) -> (Option<T>, String) {
@@ -144,7 +144,7 @@ fn nearest<T>(
 }
 
 /// The table of amounts.
-fn amounts(queues: &Queues, row: QueueIdx, resources: &[&Name]) -> TextTable {
+fn amounts(queues: &QueueViews, row: QueueIdx, resources: &[&Name]) -> TextTable {
     let queue = &queues.all[row];
     let mut table = TextTable::new([
         ("", Align::Left),
@@ -172,7 +172,7 @@ fn amounts(queues: &Queues, row: QueueIdx, resources: &[&Name]) -> TextTable {
 }
 
 /// The lowest limit of a path, and whose it is if it is another queue's.
-fn limit(queues: &Queues, row: QueueIdx, name: &Name) -> Option<String> {
+fn limit(queues: &QueueViews, row: QueueIdx, name: &Name) -> Option<String> {
     let limited =
         queues.tree.path(row).filter(|above| queues.all[*above].facts.capability.names(name));
     let (limit, of) =

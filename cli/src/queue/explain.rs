@@ -12,13 +12,13 @@ use kube_batch_model::{
     people,
 };
 
-use super::view::Queues;
+use super::view::QueueViews;
 
 /// How many siblings are named.
 const N_NAMED: usize = 3;
 
 /// Why a queue deserves what it does of a resource; empty if it serves nothing.
-pub(super) fn explain(queues: &Queues, row: QueueIdx, resource: &str) -> String {
+pub(super) fn explain(queues: &QueueViews, row: QueueIdx, resource: &str) -> String {
     if queues.tree.not_served(row).is_some() {
         return String::new();
     }
@@ -32,7 +32,7 @@ pub(super) fn explain(queues: &Queues, row: QueueIdx, resource: &str) -> String 
 }
 
 /// What each queue asks for and gets, by what the scheduler wrote last.
-fn parts(queues: &Queues, resource: &str) -> Column<QueueIdx, Part> {
+fn parts(queues: &QueueViews, resource: &str) -> Column<QueueIdx, Part> {
     let wish = |row: QueueIdx| {
         let queue = &queues.all[row];
         let facts = &queue.facts;
@@ -51,7 +51,7 @@ fn parts(queues: &Queues, resource: &str) -> Column<QueueIdx, Part> {
 }
 
 struct Division<'a> {
-    queues: &'a Queues,
+    queues: &'a QueueViews,
     resource: &'a str,
     parts: &'a Column<QueueIdx, Part>,
 }

@@ -4,11 +4,15 @@ use std::io::{self, Write};
 
 use kube_batch_model::{column::QueueIdx, people};
 
-use super::view::{QueueView, Queues};
+use super::view::{QueueView, QueueViews};
 use crate::table::{Align, TextTable};
 
 /// Prints the table.
-pub(crate) fn print(out: &mut dyn Write, queues: &Queues, width: Option<usize>) -> io::Result<()> {
+pub(crate) fn print(
+    out: &mut dyn Write,
+    queues: &QueueViews,
+    width: Option<usize>,
+) -> io::Result<()> {
     let mut table = TextTable::new([
         ("QUEUE", Align::Left),
         ("PARENT", Align::Left),
@@ -47,14 +51,14 @@ fn or_none(text: &str) -> &str {
 }
 
 /// The queue above it, with a mark if that does not lead to the top.
-fn parent(queues: &Queues, row: QueueIdx) -> String {
+fn parent(queues: &QueueViews, row: QueueIdx) -> String {
     let Some(parent) = &queues.all[row].facts.parent else { return "-".to_owned() };
     let mark = if queues.tree.not_served(row).is_some() { " !" } else { "" };
     format!("{parent}{mark}")
 }
 
 /// The amounts of all resources of which there is something.
-fn amounts(queues: &Queues, of: impl Fn(&str) -> i64) -> String {
+fn amounts(queues: &QueueViews, of: impl Fn(&str) -> i64) -> String {
     let resources = queues.resources();
     let shown = resources.iter().filter(|name| of(name) > 0);
     let shown: Vec<String> =

@@ -2,7 +2,7 @@
 
 use kube_batch_model::{column::QueueIdx, name::Name, people};
 
-use super::view::{QueueView, Queues};
+use super::view::{QueueView, QueueViews};
 use crate::{
     table::{Align, Cell, TextTable, bar},
     terminal::{BAD, FAINT, GOOD, WAITING},
@@ -16,7 +16,7 @@ const N_SHOWN: usize = 2;
 
 /// The tree. Without the `width` of a terminal there are no bars. `chosen` are the resources to show; without any, those
 /// that people divide most carefully.
-pub(crate) fn table(queues: &Queues, chosen: &[Name], width: Option<usize>) -> TextTable {
+pub(crate) fn table(queues: &QueueViews, chosen: &[Name], width: Option<usize>) -> TextTable {
     let shown = if chosen.is_empty() { most_scarce(queues) } else { chosen.to_vec() };
     let of_resources =
         shown.iter().map(|name| (format!("{} held/deserved", heading(name)), Align::Left));
@@ -40,7 +40,7 @@ pub(crate) fn table(queues: &Queues, chosen: &[Name], width: Option<usize>) -> T
 }
 
 /// Of devices the first by name, because they are what teams share, and CPU; without devices, CPU and memory.
-fn most_scarce(queues: &Queues) -> Vec<Name> {
+fn most_scarce(queues: &QueueViews) -> Vec<Name> {
     let all = queues.resources();
     let (mut devices, others): (Vec<Name>, Vec<Name>) =
         all.into_iter().partition(|name| name.contains('/'));
@@ -58,7 +58,7 @@ pub(crate) fn heading(resource: &str) -> String {
 }
 
 struct Rows<'a> {
-    queues: &'a Queues,
+    queues: &'a QueueViews,
     shown: &'a [Name],
     has_priorities: bool,
     has_bars: bool,

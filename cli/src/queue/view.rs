@@ -17,7 +17,7 @@ use kube_batch_model::{
 
 /// The queues of a cluster, in order of creation, then name.
 #[derive(Debug)]
-pub(crate) struct Queues {
+pub(crate) struct QueueViews {
     pub(crate) all: Column<QueueIdx, QueueView>,
     pub(crate) tree: QueueTree,
 }
@@ -79,7 +79,7 @@ fn amounts(quantities: &BTreeMap<String, String>) -> ResourceList {
     ResourceList::of_limits(&quantities).unwrap_or_default()
 }
 
-impl Queues {
+impl QueueViews {
     pub(crate) fn new(queues: impl IntoIterator<Item = (Arc<QueueFacts>, QueueStatus)>) -> Self {
         let mut all: Vec<QueueView> =
             queues.into_iter().map(|(facts, status)| QueueView::new(facts, status)).collect();

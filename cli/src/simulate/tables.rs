@@ -9,7 +9,7 @@ use kube_batch_model::resource::{CPU, MEMORY, PODS};
 use kube_batch_sim::outcome::{ClusterOutcome, CycleOutcome, GroupOutcome, NodeOutcome, Outcome};
 
 use crate::{
-    queue::{tree, view::Queues},
+    queue::{tree, view::QueueViews},
     table::{Align, Cell, TextTable, age, bar, plural},
     terminal::{self, BAD, FAINT, GOOD, HEADING, WAITING, styled},
 };
@@ -23,7 +23,7 @@ const BAR: usize = 20;
 pub(super) fn print_tables(
     out: &mut dyn Write,
     outcome: &Outcome,
-    queues: &Queues,
+    queues: &QueueViews,
     n_cycles: u64,
 ) -> io::Result<()> {
     let width = terminal::width();

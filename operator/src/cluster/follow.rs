@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// A list that was read.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct WatchedList {
     /// Its path.
     pub(super) path: String,
     /// Its resource version.
@@ -22,18 +22,18 @@ const CALM: Duration = Duration::from_secs(1);
 const WITHOUT_WATCH: Duration = Duration::from_secs(5);
 
 /// Waits until an object of one of the lists has changed, or may have.
-pub(super) async fn wait_for_change(client: &Client, places: &[Place]) {
-    if places.is_empty() {
+pub(super) async fn wait_for_change(client: &Client, watched: &[WatchedList]) {
+    if watched.is_empty() {
         return tokio::time::sleep(WITHOUT_WATCH).await;
     }
-    let changes = places.iter().map(|place| Box::pin(next_change(client, place)));
+    let changes = watched.iter().map(|list| Box::pin(next_change(client, list)));
     select_all(changes).await;
     tokio::time::sleep(CALM).await;
 }
 
 /// Waits for the next event of a watch, or its end.
-async fn next_change(client: &Client, place: &Place) {
-    let Place { path, version } = place;
+async fn next_change(client: &Client, list: &WatchedList) {
+    let WatchedList { path, version } = list;
     let query = format!("watch=true&resourceVersion={version}&timeoutSeconds=300");
     let watched = async {
         let request = http::Request::get(format!("{path}?{query}")).body(Vec::new()).ok()?;

@@ -9,14 +9,14 @@ use kube_batch_model::{
 
 use super::{
     Proportion,
-    usage::{Lost, Usage},
+    usage::{Lost, QueueUsage},
 };
 
 /// The side of a queue: the queues of its path up to the lowest that is above the other queue too, without it.
 #[derive(Clone, Copy)]
 struct Side<'a> {
     cluster: &'a Cluster,
-    usage: &'a Usage,
+    usage: &'a QueueUsage,
     lowest: QueueIdx,
     n: usize,
 }

@@ -11,7 +11,7 @@ use kube_batch_model::{
 
 /// What is guaranteed to queues, and what they use.
 #[derive(Debug, Default)]
-pub(super) struct Usage {
+pub(super) struct QueueUsage {
     guaranteed: Ledger<QueueIdx>,
     /// What each uses, as seen from none of those below it; `None` if nothing is guaranteed: that is what it holds.
     uses: Option<Ledger<QueueIdx>>,
@@ -20,7 +20,7 @@ pub(super) struct Usage {
 /// What is lost of one resource, by the queues for which the tasks count.
 pub(super) type Lost = BTreeMap<QueueIdx, i64>;
 
-impl Usage {
+impl QueueUsage {
     pub(super) fn new(cluster: &Cluster, guaranteed: Ledger<QueueIdx>) -> Self {
         let has_any = guaranteed.ids().any(|queue| guaranteed[queue].iter().any(|own| *own > 0));
         let uses = has_any.then(|| {
