@@ -37,7 +37,7 @@ use kube_batch_model::{
     status::TaskStatus,
 };
 
-use self::usage::{Lost, QueueUsage};
+use self::usage::{NOTHING, QueueUsage};
 
 /// The plugin `proportion`.
 #[derive(Debug, Default)]
@@ -97,7 +97,7 @@ impl Proportion {
         lowest: QueueIdx,
         dim: Dim,
     ) -> impl Iterator<Item = i64> + use<'a> {
-        let path = self.usage.along(cluster, lowest, dim, &Lost::new());
+        let path = self.usage.along(cluster, lowest, dim, &NOTHING);
         path.map(move |(queue, used)| used - self.deserved[queue][dim])
     }
 
@@ -306,7 +306,7 @@ impl Shares for Proportion {
         let mut wants_something = false;
         for dim in self.shared.iter().filter(|dim| self.pending[queue][**dim] > 0) {
             wants_something = true;
-            let uses = self.usage.along(cluster, queue, *dim, &Lost::new());
+            let uses = self.usage.along(cluster, queue, *dim, &NOTHING);
             for ((queue, used), on_path) in uses.zip(&mut found) {
                 let deserved = self.deserved[queue][*dim];
                 on_path.is_over |= Share::of(used, deserved) >= Share::ONE;

@@ -9,7 +9,7 @@ use kube_batch_model::{
 
 use super::{
     Proportion,
-    usage::{Lost, QueueUsage},
+    usage::{Lost, NOTHING, QueueUsage},
 };
 
 /// The side of a queue: the queues of its path up to the lowest that is above the other queue too, without it.
@@ -27,7 +27,7 @@ impl<'a> Side<'a> {
     }
 
     /// What each queue uses of a resource, as seen from the lowest, without what is lost.
-    fn uses(self, dim: Dim, lost: &Lost) -> impl Iterator<Item = (QueueIdx, i64)> + use<'a> {
+    fn uses(self, dim: Dim, lost: &'a Lost) -> impl Iterator<Item = (QueueIdx, i64)> + use<'a> {
         self.usage.along(self.cluster, self.lowest, dim, lost).take(self.n)
     }
 }
@@ -40,7 +40,7 @@ fn lost_with(cluster: &Cluster, dim: Dim, tasks: impl Iterator<Item = TaskIdx>) 
         if amount != 0
             && let Some(queue) = cluster.queue_of(task)
         {
-            *lost.entry(queue).or_default() += amount;
+            lost.add(queue, amount);
         }
     }
     lost
@@ -77,7 +77,7 @@ impl Proportion {
             let before = lost_with(cluster, dim, evicted.iter().copied());
             let mut after = before.clone();
             if let Some(queue) = cluster.queue_of(victim) {
-                *after.entry(queue).or_default() += cluster.request(victim).get(dim);
+                after.add(queue, cluster.request(victim).get(dim));
             }
             let falls_short =
                 |(queue, used): (QueueIdx, i64)| (self.deserved[queue][dim] - used).max(0);
@@ -123,7 +123,7 @@ impl Proportion {
         let mut gains = Vec::new();
         for (dim, amount) in cluster.request(task).shared() {
             let mut gain: i64 = 0;
-            for (queue, used) in side.uses(dim, &Lost::new()) {
+            for (queue, used) in side.uses(dim, &NOTHING) {
                 let missing = self.deserved[queue][dim] - used;
                 if amount > missing {
                     return None;
@@ -146,7 +146,7 @@ impl Proportion {
         after: &Lost,
     ) -> bool {
         let amount = cluster.request(task).get(dim);
-        mine.uses(dim, &Lost::new()).all(|(queue, used)| used + amount <= self.promised[queue][dim])
+        mine.uses(dim, &NOTHING).all(|(queue, used)| used + amount <= self.promised[queue][dim])
             && other.uses(dim, after).all(|(queue, used)| used >= self.promised[queue][dim])
     }
 
@@ -168,7 +168,7 @@ impl Proportion {
             return Vote::Reject;
         }
         let holds_more = amounts().any(|(dim, _)| {
-            let mut uses = other.uses(dim, &Lost::new());
+            let mut uses = other.uses(dim, &NOTHING);
             wanted.get(dim) > 0 && uses.all(|(queue, used)| used > self.deserved[queue][dim])
         });
         let keeps_guarantees = || {

@@ -17,8 +17,32 @@ pub(super) struct QueueUsage {
     uses: Option<Ledger<QueueIdx>>,
 }
 
-/// What is lost of one resource, by the queues for which the tasks count.
-pub(super) type Lost = BTreeMap<QueueIdx, i64>;
+/// What is lost of one resource, by the queues for which the tasks count: few.
+#[derive(Clone, Debug)]
+pub(super) struct Lost(Vec<(QueueIdx, i64)>);
+
+/// Nothing is lost.
+pub(super) static NOTHING: Lost = Lost::new();
+
+impl Lost {
+    pub(super) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    pub(super) fn add(&mut self, queue: QueueIdx, amount: i64) {
+        match self.0.iter_mut().find(|(other, _)| *other == queue) {
+            Some((_, lost)) => *lost += amount,
+            None => self.0.push((queue, amount)),
+        }
+    }
+
+    /// What a queue loses and those below it.
+    fn below(&self, cluster: &Cluster, queue: QueueIdx) -> i64 {
+        let tree = &cluster.queues.tree;
+        let below = self.0.iter().filter(|(lowest, _)| tree.path(*lowest).any(|own| own == queue));
+        below.map(|(_, lost)| lost).sum()
+    }
+}
 
 impl QueueUsage {
     pub(super) fn new(cluster: &Cluster, guaranteed: Ledger<QueueIdx>) -> Self {
@@ -80,16 +104,13 @@ impl QueueUsage {
         cluster: &'a Cluster,
         lowest: QueueIdx,
         dim: Dim,
-        lost: &Lost,
+        lost: &'a Lost,
     ) -> impl Iterator<Item = (QueueIdx, i64)> + use<'a> {
         let tree = &cluster.queues.tree;
-        let changed = self.without(cluster, dim, lost);
-        let uses = move |queue: QueueIdx| {
-            let known = changed.get(&queue).copied();
-            known.unwrap_or_else(|| match &self.uses {
-                Some(uses) => uses[queue][dim],
-                None => cluster.queues.held[queue][dim],
-            })
+        let known = self.uses.as_ref().map(|uses| (uses, self.without(cluster, uses, dim, lost)));
+        let uses = move |queue: QueueIdx| match &known {
+            Some((uses, changed)) => changed.get(&queue).copied().unwrap_or(uses[queue][dim]),
+            None => cluster.queues.held[queue][dim] - lost.below(cluster, queue),
         };
         let mut below: Option<(QueueIdx, i64)> = None;
         tree.path(lowest).map(move |queue| {
@@ -103,16 +124,18 @@ impl QueueUsage {
     }
 
     /// What queues use that lose something, or have queues below them that do.
-    fn without(&self, cluster: &Cluster, dim: Dim, lost: &Lost) -> BTreeMap<QueueIdx, i64> {
+    fn without(
+        &self,
+        cluster: &Cluster,
+        uses: &Ledger<QueueIdx>,
+        dim: Dim,
+        lost: &Lost,
+    ) -> BTreeMap<QueueIdx, i64> {
         let mut changed = BTreeMap::new();
-        for (queue, lost) in lost {
+        for (queue, lost) in &lost.0 {
             let mut change = -lost;
             for queue in cluster.queues.tree.path(*queue) {
-                let known = changed.get(&queue).copied();
-                let before = known.unwrap_or_else(|| match &self.uses {
-                    Some(uses) => uses[queue][dim],
-                    None => cluster.queues.held[queue][dim],
-                });
+                let before = changed.get(&queue).copied().unwrap_or(uses[queue][dim]);
                 changed.insert(queue, before + change);
                 let guaranteed = self.guaranteed[queue][dim];
                 change = (before + change).max(guaranteed) - before.max(guaranteed);
