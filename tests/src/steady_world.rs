@@ -3,6 +3,8 @@
 //! Random queues, single pods and gangs of one or two resources. Nothing runs at first; half of the jobs come
 //! later. Apart from that, no object is changed by anyone else than the scheduler and the controllers.
 
+use std::ops::ControlFlow;
+
 use kube_batch_framework::candidates::Search;
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{
@@ -52,9 +54,25 @@ pub fn play(configuration: &str, seed: u64, n_cycles: usize) -> Vec<Played> {
 ///
 /// If an object is not valid.
 pub fn play_cases(
-    [first, later]: &[Case; 2],
+    cases: &[Case; 2],
     n_cycles: usize,
     after: &mut dyn FnMut(&mut Simulation),
+) -> Vec<Played> {
+    play_until(cases, n_cycles, &mut |simulation| {
+        after(simulation);
+        ControlFlow::Continue(())
+    })
+}
+
+/// The same, until `after` breaks.
+///
+/// # Panics
+///
+/// If an object is not valid.
+pub fn play_until(
+    [first, later]: &[Case; 2],
+    n_cycles: usize,
+    after: &mut dyn FnMut(&mut Simulation) -> ControlFlow<()>,
 ) -> Vec<Played> {
     let mut world =
         World::new(first.environment, first.options.clone(), first.conf.metadata_prefixes());
@@ -75,10 +93,13 @@ pub fn play_cases(
             simulation.world.store.pods.iter().map(|(pod, _)| pod.name.to_string()).collect();
         let has_changed = known.replace(pods.clone()) != Some(pods);
         simulation.cycle(&mut |_| {});
-        after(&mut simulation);
+        let flow = after(&mut simulation);
         let record = std::mem::take(&mut simulation.world.record);
         let bound = record.binds.iter().map(|(pod, _)| pod.name.to_string()).collect();
         played.push(Played { has_changed, bound, evicted: record.evictions });
+        if flow.is_break() {
+            break;
+        }
     }
     played
 }

@@ -35,6 +35,21 @@ pub struct Kind {
     pub has_unit_pods: bool,
     /// Whether queues have limits, fences and states.
     pub has_limits: bool,
+    /// Whether pods end after some seconds, and jobs when all their pods have.
+    pub has_ends: bool,
+}
+
+/// A job of a random world.
+#[derive(Clone, Copy, Debug)]
+pub struct RandomJob {
+    /// The place of its queue.
+    pub queue: usize,
+    /// How many pods it has.
+    pub n_pods: u64,
+    /// How many of them start together.
+    pub min: u64,
+    /// CPUs of each pod.
+    pub cpu: u64,
 }
 
 /// A random world.
@@ -42,10 +57,10 @@ pub struct Kind {
 pub struct TreeWorld {
     /// Each after its parent.
     pub queues: Vec<RandomQueue>,
-    /// The queue of each job; its name is `j3`.
-    pub queue_of_job: Vec<usize>,
-    /// CPUs of all nodes.
-    pub n_cpus: u64,
+    /// The place of a job is in its name: `j3`.
+    pub jobs: Vec<RandomJob>,
+    /// CPUs of each node.
+    pub nodes: Vec<u64>,
     /// The world as a case, and what comes later as another.
     pub cases: [Case; 2],
 }
@@ -67,32 +82,33 @@ impl TreeWorld {
                 "- {{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {{name: {name}}}, value: {value}}}\n"
             );
         }
-        let mut n_cpus = 0;
+        let mut nodes = Vec::new();
         for node in 0..1 + rng.below(3) {
             let gpus = if kind.has_gpus { ", example.com/gpu: '8'" } else { "" };
             let cpu = [4, 8, 12][rng.below(3) as usize];
-            n_cpus += cpu;
+            nodes.push(cpu);
             text += &format!(
                 "- {{apiVersion: v1, kind: Node, metadata: {{name: n{node}}}, status: {{allocatable: {{cpu: '{cpu}', pods: '99'{gpus}}}}}}}\n"
             );
         }
         let is_leaf = |queue: &usize| queues.iter().all(|own| own.parent != Some(*queue));
         let leaves: Vec<usize> = (0..queues.len()).filter(is_leaf).collect();
-        let mut queue_of_job = Vec::new();
+        let mut jobs = Vec::new();
         for job in 0..2 + rng.below(7) {
             // Some name a queue that takes no jobs.
             let queue = match rng.percent(90) {
                 true => leaves[rng.below(leaves.len() as u64) as usize],
                 false => rng.below(queues.len() as u64) as usize,
             };
-            queue_of_job.push(queue);
-            let jobs = if rng.percent(50) { &mut text } else { &mut later };
-            *jobs += &job_of(&mut rng, kind, job, queue);
+            let objects = if rng.percent(50) { &mut text } else { &mut later };
+            let (job, of_job) = job_of(&mut rng, kind, job, queue);
+            *objects += &of_job;
+            jobs.push(job);
         }
         // A case has at least one object.
         later += "- {apiVersion: v1, kind: Namespace, metadata: {name: other}}\n";
         let cases = [text, later].map(case);
-        Self { queues, queue_of_job, n_cpus, cases }
+        Self { queues, jobs, nodes, cases }
     }
 
     /// Gives the queues other fields and parents, and returns them as the objects of a case.
@@ -107,6 +123,16 @@ impl TreeWorld {
         case(format!("name: tree\n{configuration}objects:\n{}", objects(&self.queues)))
     }
 
+    /// CPUs of all nodes.
+    pub fn n_cpus(&self) -> u64 {
+        self.nodes.iter().sum()
+    }
+
+    /// Whether no queue is below this one.
+    pub fn is_leaf(&self, queue: usize) -> bool {
+        self.queues.iter().all(|own| own.parent != Some(queue))
+    }
+
     /// A queue and all above it.
     pub fn path(&self, queue: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(Some(queue), |queue| self.queues[*queue].parent)
@@ -118,7 +144,7 @@ impl TreeWorld {
     ///
     /// If it is no pod of this world.
     pub fn queue_of(&self, pod: &str) -> usize {
-        self.queue_of_job[job_of_pod(pod)]
+        self.jobs[job_of_pod(pod)].queue
     }
 }
 
@@ -199,7 +225,8 @@ fn random_queue(rng: &mut Rng, kind: Kind, at: usize, has_numbers: bool) -> Rand
     queue
 }
 
-fn job_of(rng: &mut Rng, kind: Kind, job: u64, queue: usize) -> String {
+/// A job, and its objects.
+fn job_of(rng: &mut Rng, kind: Kind, job: u64, queue: usize) -> (RandomJob, String) {
     let n_pods = 1 + rng.below(8);
     let (min, cpu) = match kind.has_unit_pods {
         true => (1, 1),
@@ -211,8 +238,21 @@ fn job_of(rng: &mut Rng, kind: Kind, job: u64, queue: usize) -> String {
         true => format!(", {GPU}: '{}'", [1, 1, 2, 4][rng.below(4) as usize]),
         false => String::new(),
     };
-    format!(
+    let (controller, size, ends) = match kind.has_ends {
+        true => (
+            "batch/v1, kind: Job",
+            format!("parallelism: {n_pods}, completions: {n_pods}"),
+            format!(", kube-batch.sim/duration-seconds: '{}'", 1 + rng.below(8)),
+        ),
+        false => (
+            "apps/v1, kind: ReplicaSet",
+            format!("replicas: {n_pods}, selector: {{matchLabels: {{job: j{job}}}}}"),
+            String::new(),
+        ),
+    };
+    let objects = format!(
         "- {{apiVersion: scheduling.sigs.dev/v1alpha2, kind: PodGroup, metadata: {{name: j{job}, namespace: ns}}, spec: {{minMember: {min}, queue: q{queue}, priorityClassName: {class}}}}}
-- {{apiVersion: apps/v1, kind: ReplicaSet, metadata: {{name: j{job}, namespace: ns}}, spec: {{replicas: {n_pods}, selector: {{matchLabels: {{job: j{job}}}}}, template: {{metadata: {{labels: {{job: j{job}}}, annotations: {{scheduling.k8s.io/group-name: j{job}}}}}, spec: {{schedulerName: kube-batch, priorityClassName: {class}, containers: [{{name: c, resources: {{requests: {{cpu: '{cpu}'{gpu}}}}}}}]}}}}}}}}\n"
-    )
+- {{apiVersion: {controller}, metadata: {{name: j{job}, namespace: ns}}, spec: {{{size}, template: {{metadata: {{labels: {{job: j{job}}}, annotations: {{scheduling.k8s.io/group-name: j{job}{ends}}}}}, spec: {{schedulerName: kube-batch, priorityClassName: {class}, containers: [{{name: c, resources: {{requests: {{cpu: '{cpu}'{gpu}}}}}}}]}}}}}}}}\n"
+    );
+    (RandomJob { queue, n_pods, min, cpu }, objects)
 }

@@ -1,14 +1,15 @@
 //! Laws of random trees of queues, played with steady demand: evicted pods come again, and nothing ends.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
 
 use kube_batch_framework::report::QueueReport;
-use kube_batch_model::{facts::pod::TaskFacts, resource::AmountsByName};
+use kube_batch_model::{facts::pod::TaskFacts, resource::AmountsByName, status::TaskStatus};
 use kube_batch_sim::simulation::Simulation;
 use kube_batch_tests::{
     seeds::seeds,
-    steady_world::{CONFIGURATION, Played, play_cases},
-    tree_world::{Kind, TreeWorld, job_of_pod},
+    steady_world::{CONFIGURATION, LATER, Played, play_cases, play_until},
+    streams::configuration,
+    tree_world::{Kind, RandomJob, TreeWorld, job_of_pod},
 };
 
 /// Worlds of each law.
@@ -36,8 +37,12 @@ fn evictions_cease() {
     let seeds = seeds(N_WORLDS);
     let (mut n_evictions, mut failed) = (0, Vec::new());
     for seed in &seeds {
-        let kind =
-            Kind { has_gpus: seed % 2 == 0, has_unit_pods: false, has_limits: seed % 3 == 0 };
+        let kind = Kind {
+            has_gpus: seed % 2 == 0,
+            has_unit_pods: false,
+            has_limits: seed % 3 == 0,
+            has_ends: false,
+        };
         let world = TreeWorld::new(CONFIGURATION, *seed, kind);
         let played = play(&world, |_| {});
         n_evictions += played.iter().map(|cycle| cycle.evicted.len()).sum::<usize>();
@@ -68,7 +73,12 @@ fn evictions_cease() {
 #[test]
 fn limits_and_fences_hold() {
     for seed in seeds(N_WORLDS) {
-        let kind = Kind { has_gpus: false, has_unit_pods: seed % 2 == 0, has_limits: true };
+        let kind = Kind {
+            has_gpus: false,
+            has_unit_pods: seed % 2 == 0,
+            has_limits: true,
+            has_ends: false,
+        };
         let world = TreeWorld::new(CONFIGURATION, seed, kind);
         let played = play(&world, |simulation| {
             let placed = placed(&world, simulation);
@@ -93,13 +103,13 @@ fn limits_and_fences_hold() {
                 assert!(jobs.len() as u64 <= most, "seed {seed}: {jobs:?} run in q{at}");
             }
             for (pod, queue) in &placed {
-                let has_children = world.queues.iter().any(|own| own.parent == Some(*queue));
+                let has_children = !world.is_leaf(*queue);
                 assert!(!has_children, "seed {seed}: {pod} runs in q{queue}, which has children");
             }
         });
         for evicted in played.iter().flat_map(|cycle| &cycle.evicted) {
             let taker = job_of_pod(&evicted.cause.job().job.object().name);
-            let (victim, taker) = (world.queue_of(&evicted.pod.name), world.queue_of_job[taker]);
+            let (victim, taker) = (world.queue_of(&evicted.pod.name), world.jobs[taker].queue);
             let outside = |above: &usize| !world.path(taker).any(|own| own == *above);
             let side = world.path(victim).take_while(outside);
             let fenced: Vec<usize> = side.filter(|queue| world.queues[*queue].is_fenced).collect();
@@ -114,18 +124,23 @@ fn cpu(amounts: &AmountsByName) -> i64 {
 
 /// What is idle of the CPUs less what the queues at the top lack together of what they are guaranteed, with one task more
 /// in a queue. Written from the rule (Q4), but for what queues are guaranteed.
-fn slack(world: &TreeWorld, simulation: &Simulation, more: Option<usize>) -> i64 {
+fn slack(world: &TreeWorld, simulation: &Simulation, more: Option<(usize, i64)>) -> i64 {
+    // A nominated pod holds what it is nominated for; its victims have ended by now.
+    let has_place = |pod: &&Arc<TaskFacts>| pod.node.is_some() || pod.nominated_node.is_some();
+    let pods = simulation.world.store.pods.values().filter(has_place);
+    let used = pods.map(|pod| (world.queue_of(&pod.key.name), pod.template.request.get("cpu")));
+    let used: Vec<(usize, i64)> = used.chain(more).collect();
+    slack_beside(world, simulation, &used)
+}
+
+/// The same, if these pods held these CPUs, each in a queue.
+fn slack_beside(world: &TreeWorld, simulation: &Simulation, used: &[(usize, i64)]) -> i64 {
     let reports = &simulation.last().expect("a cycle has run").cycle.queues;
     let guaranteed = |queue: usize| {
         let name = format!("q{queue}");
         let report = reports.iter().find(|report| *report.queue.name == *name);
         report.map_or(0, |report| cpu(&report.guaranteed))
     };
-    // A nominated pod holds what it is nominated for; its victims have ended by now.
-    let has_place = |pod: &&Arc<TaskFacts>| pod.node.is_some() || pod.nominated_node.is_some();
-    let pods = simulation.world.store.pods.values().filter(has_place);
-    let used = pods.map(|pod| (world.queue_of(&pod.key.name), pod.template.request.get("cpu")));
-    let used: Vec<(usize, i64)> = used.chain(more.map(|queue| (queue, 1000))).collect();
     let held = |queue: usize| -> i64 {
         let below = used.iter().filter(|(own, _)| world.path(*own).any(|above| above == queue));
         below.map(|(_, cpu)| cpu).sum()
@@ -140,7 +155,7 @@ fn slack(world: &TreeWorld, simulation: &Simulation, more: Option<usize>) -> i64
     }
     let at_top = (0..world.queues.len()).filter(|queue| world.queues[*queue].parent.is_none());
     let lacking: i64 = at_top.map(|queue| lacks[queue]).sum();
-    1000 * world.n_cpus as i64 - used.iter().map(|(_, cpu)| cpu).sum::<i64>() - lacking
+    1000 * world.n_cpus() as i64 - used.iter().map(|(_, cpu)| cpu).sum::<i64>() - lacking
 }
 
 /// Law 6: whatever sizes and resources there are, in every action, nothing takes what is kept free.
@@ -153,6 +168,7 @@ fn what_is_guaranteed_is_kept_free() {
             has_gpus: seed % 2 == 0,
             has_unit_pods: seed % 3 == 0,
             has_limits: seed % 4 == 0,
+            has_ends: false,
         };
         let world = TreeWorld::new(CONFIGURATION, *seed, kind);
         play(&world, |simulation| {
@@ -177,7 +193,12 @@ fn queues_that_change_keep_the_rules() {
     let seeds = seeds(N_WORLDS);
     let (mut n_evictions, mut failed) = (0, Vec::new());
     for seed in &seeds {
-        let kind = Kind { has_gpus: false, has_unit_pods: seed % 2 == 0, has_limits: true };
+        let kind = Kind {
+            has_gpus: false,
+            has_unit_pods: seed % 2 == 0,
+            has_limits: true,
+            has_ends: false,
+        };
         let mut world = TreeWorld::new(CONFIGURATION, *seed, kind);
         let cases = world.cases.clone();
         let n_cycles = CHANGES.0 * CHANGES.1 + CYCLES.0 + CYCLES.1;
@@ -192,7 +213,7 @@ fn queues_that_change_keep_the_rules() {
             for pod in now.difference(&bound) {
                 let queue = world.queue_of(pod);
                 let is_closed = world.path(queue).any(|above| world.queues[above].is_closed);
-                let has_children = world.queues.iter().any(|own| own.parent == Some(queue));
+                let has_children = !world.is_leaf(queue);
                 assert!(
                     !is_closed && !has_children,
                     "seed {seed}, cycle {at}: {pod} starts in q{queue}"
@@ -224,7 +245,8 @@ fn nothing_stays_idle_that_a_pod_could_use() {
     let seeds = seeds(N_WORLDS);
     let (mut n_idle, mut failed) = (0, Vec::new());
     for seed in &seeds {
-        let kind = Kind { has_gpus: false, has_unit_pods: true, has_limits: false };
+        let kind =
+            Kind { has_gpus: false, has_unit_pods: true, has_limits: false, has_ends: false };
         let world = TreeWorld::new(CONFIGURATION, *seed, kind);
         let mut could_use = None;
         play(&world, |simulation| {
@@ -233,12 +255,13 @@ fn nothing_stays_idle_that_a_pod_could_use() {
                 .filter(|pod| pod.node.is_some())
                 .map(|pod| pod.template.request.get("cpu"))
                 .sum();
-            let is_idle = used < 1000 * world.n_cpus as i64;
+            let is_idle = used < 1000 * world.n_cpus() as i64;
             let mut waiting =
                 pods().filter(|pod| pod.node.is_none()).map(|pod| world.queue_of(&pod.key.name));
-            let is_leaf = |queue: &usize| world.queues.iter().all(|own| own.parent != Some(*queue));
             could_use = waiting.find(|queue| {
-                is_idle && is_leaf(queue) && slack(&world, simulation, Some(*queue)) >= 0
+                is_idle
+                    && world.is_leaf(*queue)
+                    && slack(&world, simulation, Some((*queue, 1000))) >= 0
             });
             n_idle += usize::from(is_idle);
         });
@@ -258,7 +281,8 @@ fn every_leaf_that_waits_gets_what_it_deserves() {
     let seeds = seeds(N_WORLDS);
     let mut n_waiting = 0;
     for seed in &seeds {
-        let kind = Kind { has_gpus: false, has_unit_pods: true, has_limits: false };
+        let kind =
+            Kind { has_gpus: false, has_unit_pods: true, has_limits: false, has_ends: false };
         let world = TreeWorld::new(CONFIGURATION, *seed, kind);
         let mut last = Vec::new();
         play(&world, |simulation| {
@@ -272,8 +296,7 @@ fn every_leaf_that_waits_gets_what_it_deserves() {
         });
         for (name, shares) in last {
             let at: usize = name.trim_start_matches('q').parse().unwrap_or(usize::MAX);
-            let is_leaf =
-                at < world.queues.len() && world.queues.iter().all(|own| own.parent != Some(at));
+            let is_leaf = at < world.queues.len() && world.is_leaf(at);
             let cpu = kube_batch_model::column::Dim::CPU;
             if is_leaf && shares.pending[cpu] > 0 {
                 n_waiting += 1;
@@ -287,4 +310,63 @@ fn every_leaf_that_waits_gets_what_it_deserves() {
         }
     }
     assert!(seeds.len() < 100 || n_waiting > seeds.len() / 2, "nothing waits");
+}
+
+/// Whether the pods that a job needs to start fit the nodes if no other job holds anything, beside what is kept free for
+/// others. All are of one size.
+fn fits_alone(world: &TreeWorld, simulation: &Simulation, job: &RandomJob) -> bool {
+    let n_places: u64 = world.nodes.iter().map(|cpus| cpus / job.cpu).sum();
+    let used = [(job.queue, 1000 * (job.min * job.cpu) as i64)];
+    world.is_leaf(job.queue) && n_places >= job.min && slack_beside(world, simulation, &used) >= 0
+}
+
+/// What is kept free for queues, what is reserved for jobs that have waited long, and what pods are nominated for never
+/// wait for each other: where every pod ends, every job that fits alone does too.
+#[test]
+fn guarantees_and_reservations_never_deadlock() {
+    let seeds = seeds(N_WORLDS);
+    let reservation =
+        "reservation.after: 10s, reservation.patience: 1m, reservation.protection: 20s";
+    let configuration = configuration(Some(reservation));
+    let (mut n_kept, mut n_jobs, mut failed) = (0, 0, Vec::new());
+    for seed in &seeds {
+        let kind = Kind {
+            has_gpus: false,
+            has_unit_pods: seed % 4 == 0,
+            has_limits: false,
+            has_ends: true,
+        };
+        let world = TreeWorld::new(&configuration, *seed, kind);
+        let mut waiting = Vec::new();
+        let mut n_fitting = 0;
+        // At most 64 pods run, for at most 8 seconds each, if need be one after the other.
+        play_until(&world.cases, 600, &mut |simulation| {
+            let kept = |report: &QueueReport| cpu(&report.guaranteed) > 0;
+            n_kept += usize::from(
+                simulation.last().is_some_and(|last| last.cycle.queues.iter().any(kept)),
+            );
+            let n_ended = |job: usize| {
+                let pods = simulation.world.store.pods.values();
+                let of_job = pods.filter(|pod| job_of_pod(&pod.key.name) == job);
+                of_job.filter(|pod| pod.status == TaskStatus::Succeeded).count()
+            };
+            let all = world.jobs.iter().enumerate();
+            let fitting = all.filter(|(_, job)| fits_alone(&world, simulation, job));
+            n_fitting = fitting.clone().count();
+            let unended = fitting.filter(|(at, job)| n_ended(*at) < job.n_pods as usize);
+            waiting = unended.map(|(at, _)| at).collect();
+            let has_come = simulation.world.n_cycles() > LATER as u64;
+            if has_come && waiting.is_empty() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
+        n_jobs += n_fitting;
+        if !waiting.is_empty() {
+            failed.push((*seed, waiting));
+        }
+    }
+    assert!(failed.is_empty(), "jobs wait for ever with {} seeds: {failed:?}", failed.len());
+    assert!(seeds.len() < 100 || n_kept > 0 && n_jobs > seeds.len(), "nothing is kept free");
 }
