@@ -27,14 +27,14 @@ Examples:
   kube-batch queue describe physics
   kube-batch queue close physics
 
-They read only queues, with the kubeconfig that kubectl would use, so permission to read queues is
-enough. `open` and `close` change spec.state. A copy of the program, or a link to it, that is called
+tree, list and describe only read queues, with the kubeconfig that kubectl would use. open and close
+change spec.state. A copy of the program, or a link to it, that is called
 kubectl-batch is a plugin of kubectl: kubectl batch queue tree.
 
 Exit codes:
   0  shown, or changed
   1  there is no such queue, or its own controller has to change it
-  2  invalid command line, or a cluster that cannot be reached or refuses";
+  2  invalid command line, or a cluster that cannot be reached or denies access";
 
 const JOB_EXAMPLES: &str = "\
 Examples:
@@ -47,15 +47,15 @@ Jobs are what the scheduler makes of pods: those of a PodGroup, of a controller,
 
 Exit codes:
   0  shown
-  2  invalid command line, or a cluster that cannot be reached or refuses";
+  2  invalid command line, or a cluster that cannot be reached or denies access";
 
 /// What is shown or changed.
 #[derive(Debug, Subcommand)]
 pub enum QueueCommand {
     /// Show the tree of queues, with what each holds of what it deserves.
     Tree {
-        /// Resource to show (default: the first that vendors add, such as nvidia.com/gpu, and CPU;
-        /// otherwise CPU and memory). May be repeated.
+        /// Resource to show (default: the first extended resource, such as nvidia.com/gpu, and CPU;
+        /// without one, CPU and memory). May be repeated.
         #[arg(long = "resource", value_name = "NAME", value_parser = resource_name)]
         resources: Vec<Name>,
         #[command(flatten)]
@@ -66,9 +66,9 @@ pub enum QueueCommand {
         #[command(flatten)]
         show: ShowArgs,
     },
-    /// Show one queue, and why it deserves what it does.
+    /// Show one queue, and how its deserved share is computed.
     Describe {
-        /// Its name.
+        /// Name of the queue.
         #[arg(value_name = "QUEUE")]
         name: String,
         #[command(flatten)]
@@ -76,15 +76,15 @@ pub enum QueueCommand {
     },
     /// Let a queue start jobs: set spec.state to Open.
     Open {
-        /// Its name.
+        /// Name of the queue.
         #[arg(value_name = "QUEUE")]
         name: String,
         #[command(flatten)]
         cluster: ClusterArgs,
     },
-    /// Start nothing in a queue and in those below it; what runs stays: set spec.state to Closed.
+    /// Start no more jobs in a queue and those below it; running pods stay: set spec.state to Closed.
     Close {
-        /// Its name.
+        /// Name of the queue.
         #[arg(value_name = "QUEUE")]
         name: String,
         #[command(flatten)]
@@ -95,7 +95,7 @@ pub enum QueueCommand {
 /// What is shown.
 #[derive(Debug, Subcommand)]
 pub enum JobCommand {
-    /// Show jobs, those that wait first.
+    /// List jobs, waiting jobs first.
     List(JobListArgs),
 }
 
@@ -122,7 +122,7 @@ impl ClusterArgs {
 pub struct ShowArgs {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
-    /// Output format; json and yaml are of the objects.
+    /// Output format; json and yaml print the objects.
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub(crate) output: Format,
     /// Show it again after each change, until it is interrupted.
