@@ -42,6 +42,7 @@ pub(super) fn file() -> anyhow::Result<(String, String)> {
 struct Bar {
     name: String,
     depth: usize,
+    is_parent: bool,
     held: f64,
     deserved: f64,
     promised: f64,
@@ -96,6 +97,10 @@ fn bars(step: &str) -> anyhow::Result<Vec<Bar>> {
             bars.push(Bar {
                 name: report.queue.name.to_string(),
                 depth: depth - 1,
+                is_parent: cycle
+                    .queues
+                    .iter()
+                    .any(|own| own.queue.parent.as_ref() == Some(&report.queue.name)),
                 held: of(&report.allocated),
                 deserved: of(&report.deserved),
                 promised: number(report.queue.deserved.get(GPU)).max(guaranteed),
@@ -114,11 +119,12 @@ fn bars(step: &str) -> anyhow::Result<Vec<Bar>> {
     Ok(bars)
 }
 
-/// Points for one GPU, the width of names, and the heights of a row and of a title.
+/// Points for one GPU, the width of names, and the heights of a row, of a title and of the legend.
 const SCALE: f64 = 2.0;
 const NAMES: f64 = 150.0;
 const ROW: f64 = 30.0;
 const TITLE: f64 = 44.0;
+const LEGEND: f64 = 30.0;
 /// The largest amount of a queue in the example.
 const MOST: f64 = 260.0;
 
@@ -126,23 +132,27 @@ const STYLE: &str = "\
 text { font: 13px sans-serif; fill: #24292f }
 .title { font-weight: bold }
 .small { font-size: 11px }
-.deserved { fill: #8c959f; fill-opacity: .28 }
+.page { fill: #fff }
+.deserved { fill: #8c959f; fill-opacity: .28; stroke: #8c959f }
 .held { fill: #2f81f7 }
 .loan { fill: #d4731c }
 .promised { fill: #1a7f37 }
 .guaranteed { fill: #8250df }
-@media (prefers-color-scheme: dark) { text { fill: #d0d7de } }";
+.parent { font-weight: bold }
+@media (prefers-color-scheme: dark) { text { fill: #d0d7de } .page { fill: #0d1117 } }";
 
 fn draw(steps: &[(&str, Vec<Bar>)]) -> String {
     let width = NAMES + MOST * SCALE + 90.0;
     let rows: usize = steps.iter().map(|(_, bars)| bars.len()).sum();
-    let height = TITLE * steps.len() as f64 + ROW * rows as f64 + 46.0;
+    let height = TITLE * steps.len() as f64 + ROW * rows as f64 + LEGEND + 8.0;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
          height=\"{height}\" role=\"img\">\n\
-         <title>GPUs that each queue holds, deserves and is promised</title>\n<style>\n{STYLE}\n</style>\n"
+         <title>GPUs that each queue holds and deserves, its quota and its guarantee</title>\n<style>\n{STYLE}\n</style>\n\
+         <rect class=\"page\" width=\"{width}\" height=\"{height}\"/>\n"
     );
-    let mut y = 0.0;
+    legend(&mut svg, LEGEND - 8.0);
+    let mut y = LEGEND;
     for (title, bars) in steps {
         y += TITLE;
         text(&mut svg, 8.0, y - 14.0, "title", title);
@@ -151,13 +161,13 @@ fn draw(steps: &[(&str, Vec<Bar>)]) -> String {
             y += ROW;
         }
     }
-    legend(&mut svg, y + 26.0);
     svg.push_str("</svg>\n");
     svg
 }
 
 fn draw_bar(svg: &mut String, y: f64, bar: &Bar) {
-    text(svg, 8.0 + 16.0 * bar.depth as f64, y + 17.0, "", &bar.name);
+    let class = if bar.is_parent { "parent" } else { "" };
+    text(svg, 8.0 + 16.0 * bar.depth as f64, y + 17.0, class, &bar.name);
     rect(svg, "deserved", 0.0, bar.deserved, y + 2.0, 24.0);
     let own = bar.held.min(bar.deserved);
     rect(svg, "held", 0.0, own, y + 6.0, 11.0);
@@ -165,23 +175,30 @@ fn draw_bar(svg: &mut String, y: f64, bar: &Bar) {
     rect(svg, "promised", 0.0, bar.promised, y + 19.0, 4.0);
     rect(svg, "guaranteed", 0.0, bar.guaranteed, y + 19.0, 4.0);
     let end = bar.held.max(bar.deserved).max(bar.promised);
-    let numbers = format!("{:.0} / {:.0}", bar.held, bar.deserved);
+    let numbers = format!("{} / {}", number(bar.held), number(bar.deserved));
     text(svg, NAMES + end * SCALE + 8.0, y + 17.0, "small", &numbers);
+}
+
+/// An amount with three digits, as in the tables.
+fn number(amount: f64) -> String {
+    let is_whole = amount.fract() == 0.0 || amount >= 100.0;
+    if is_whole { format!("{amount:.0}") } else { format!("{amount:.1}") }
 }
 
 fn legend(svg: &mut String, y: f64) {
     let mut x = 0.0;
     for (class, words) in [
         ("held", "held"),
-        ("loan", "on loan"),
+        ("loan", "borrowed"),
         ("deserved", "deserved"),
-        ("promised", "promised by number"),
-        ("guaranteed", "guaranteed: kept free"),
+        ("promised", "nominal quota"),
+        ("guaranteed", "guarantee"),
     ] {
         rect(svg, class, x, 7.0, y - 10.0, 11.0);
         text(svg, NAMES + x * SCALE + 20.0, y, "small", words);
         x += 22.0 + words.len() as f64 * 3.2;
     }
+    text(svg, 8.0, y, "small", "GPUs, held / deserved");
 }
 
 /// A part of a bar, in GPUs.
