@@ -21,11 +21,33 @@ use crate::plugin::Capacity;
 pub(crate) struct Guarantees {
     /// What each queue is guaranteed; empty if nothing is guaranteed.
     guaranteed: Ledger<QueueIdx>,
+    now: Lacking,
+    /// The same if no queue held anything.
+    alone: Lacking,
+    /// What all queues could hold together.
+    all: ResourceVector,
+}
+
+/// What queues lack of what they are guaranteed.
+#[derive(Clone, Debug, Default)]
+struct Lacking {
     lacks: Ledger<QueueIdx>,
     /// What the children of each lack together.
     below: Ledger<QueueIdx>,
     /// What the queues at the top lack together.
     total: ResourceVector,
+}
+
+impl Lacking {
+    /// A queue lacks something else than before.
+    fn set(&mut self, cluster: &Cluster, queue: QueueIdx, dim: Dim, own: i64) {
+        let lacks = own.max(self.below[queue][dim]).max(0);
+        let change = lacks - std::mem::replace(&mut self.lacks[queue][dim], lacks);
+        match cluster.queues.tree.parent(queue) {
+            Some(parent) => self.below[parent][dim] += change,
+            None => self.total[dim] += change,
+        }
+    }
 }
 
 /// What is kept of a resource, and for whom.
@@ -58,14 +80,17 @@ impl Guarantees {
         }
         let guaranteed = guaranteed.unwrap_or_else(|| divided(cluster));
         let nothing = Ledger::zero(cluster.dimensions.len(), queues.facts.len());
+        let total = ResourceVector::zero(cluster.dimensions.len());
+        let nothing = Lacking { lacks: nothing.clone(), below: nothing, total };
         let mut all = Self {
             guaranteed,
-            lacks: nothing.clone(),
-            below: nothing,
-            total: ResourceVector::zero(cluster.dimensions.len()),
+            now: nothing.clone(),
+            alone: nothing,
+            all: cluster.total_to_share(),
         };
         for queue in queues.tree.parents_first().iter().rev() {
             for dim in cluster.dimensions.shared() {
+                all.alone.set(cluster, *queue, dim, all.guaranteed[*queue][dim]);
                 all.set_lacks(cluster, *queue, dim);
             }
         }
@@ -91,7 +116,7 @@ impl Guarantees {
         move |queue| match lacks.get(&queue) {
             Some(lacks) => *lacks,
             None if self.is_empty() => 0,
-            None => self.lacks[queue][dim],
+            None => self.now.lacks[queue][dim],
         }
     }
 
@@ -108,13 +133,46 @@ impl Guarantees {
     }
 
     fn set_lacks(&mut self, cluster: &Cluster, queue: QueueIdx, dim: Dim) {
-        let held = cluster.queues.held[queue][dim];
-        let lacks = (self.guaranteed[queue][dim] - held).max(self.below[queue][dim]).max(0);
-        let change = lacks - std::mem::replace(&mut self.lacks[queue][dim], lacks);
-        match cluster.queues.tree.parent(queue) {
-            Some(parent) => self.below[parent][dim] += change,
-            None => self.total[dim] += change,
+        let own = self.guaranteed[queue][dim] - cluster.queues.held[queue][dim];
+        self.now.set(cluster, queue, dim, own);
+    }
+
+    /// Whether queues lack as much less as a queue then holds more: it takes only what it is guaranteed.
+    pub(crate) fn is_owed(
+        &self,
+        cluster: &Cluster,
+        queue: QueueIdx,
+        amounts: impl Iterator<Item = (Dim, i64)>,
+    ) -> bool {
+        let mut amounts = amounts.filter(|(_, amount)| *amount > 0).peekable();
+        let takes_something = !self.is_empty() && amounts.peek().is_some();
+        let is_owed = |(dim, amount)| {
+            self.changes(cluster, dim, [(queue, amount)].into_iter()).total == -amount
+        };
+        takes_something && amounts.all(is_owed)
+    }
+
+    /// Whether a queue could hold an amount if all others held nothing, beside what is kept for them.
+    pub(crate) fn fits_alone(
+        &self,
+        cluster: &Cluster,
+        queue: QueueIdx,
+        dim: Dim,
+        amount: i64,
+    ) -> bool {
+        let alone = &self.alone;
+        let mut change = 0;
+        for queue in cluster.queues.tree.path(queue) {
+            let below = alone.below[queue][dim] + change;
+            let mut limits = cluster.queues.capability[queue].iter().filter(|own| own.0 == dim);
+            if below > 0 && limits.any(|(_, limit)| amount.saturating_add(below) > *limit) {
+                return false;
+            }
+            let lacks = below.max(self.guaranteed[queue][dim] - amount).max(0);
+            change = lacks - alone.lacks[queue][dim];
         }
+        let kept = alone.total[dim] + change;
+        kept == 0 || amount.saturating_add(kept) <= self.all[dim]
     }
 
     /// Whether a task may be placed, with the tasks in `evicted` gone, without taking what is kept for others.
@@ -159,8 +217,8 @@ impl Guarantees {
             Capacity::FutureIdle => released(cluster, evicted, dim),
         };
         let less = |before: i64, after: i64| after < 0 && after < before;
-        let before = cluster.available(dim, capacity) - self.total[dim];
-        let lacks_something = self.total[dim] + changes.total > 0;
+        let before = cluster.available(dim, capacity) - self.now.total[dim];
+        let lacks_something = self.now.total[dim] + changes.total > 0;
         if lacks_something && less(before, before - amount + released - changes.total) {
             return self.kept(cluster, queues.tree.roots(), dim);
         }
@@ -169,10 +227,10 @@ impl Guarantees {
             let limit = limits.find(|(own, _)| *own == dim);
             limit.is_some_and(|(_, limit)| {
                 let of = |changes: &BTreeMap<QueueIdx, i64>| changes.get(queue).copied();
-                let before = limit - queues.held[*queue][dim] - self.below[*queue][dim];
+                let before = limit - queues.held[*queue][dim] - self.now.below[*queue][dim];
                 let below = of(&changes.below).unwrap_or(0);
                 let gone = of(&changes.held).unwrap_or(0) + below;
-                self.below[*queue][dim] + below > 0 && less(before, before - gone)
+                self.now.below[*queue][dim] + below > 0 && less(before, before - gone)
             })
         })?;
         self.kept(cluster, queues.tree.children(above), dim)
@@ -198,9 +256,9 @@ impl Guarantees {
         for (_, queue) in queues.into_iter().rev() {
             let held = cluster.queues.held[queue][dim] + changes.held[&queue];
             let below =
-                self.below[queue][dim] + changes.below.get(&queue).copied().unwrap_or_default();
+                self.now.below[queue][dim] + changes.below.get(&queue).copied().unwrap_or_default();
             let lacks = (self.guaranteed[queue][dim] - held).max(below).max(0);
-            let change = lacks - self.lacks[queue][dim];
+            let change = lacks - self.now.lacks[queue][dim];
             changes.lacks.insert(queue, lacks);
             match tree.parent(queue) {
                 Some(parent) => *changes.below.entry(parent).or_default() += change,
@@ -212,7 +270,7 @@ impl Guarantees {
 
     /// The queue that lacks most, of some siblings, or of those below it that lack all of that.
     fn kept(&self, cluster: &Cluster, siblings: &[QueueIdx], dim: Dim) -> Option<KeptFree> {
-        let lacks = |queue: &QueueIdx| self.lacks[*queue][dim];
+        let lacks = |queue: &QueueIdx| self.now.lacks[*queue][dim];
         // Of several, the first.
         let mut queue = siblings.iter().copied().rev().max_by_key(lacks)?;
         let amount = lacks(&queue);

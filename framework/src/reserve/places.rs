@@ -113,7 +113,10 @@ impl Session {
             }
             let n_tasks = self.plugins().tasks_missing(job) as usize;
             let tasks: Vec<TaskIdx> = self.waiting_tasks(job).into_iter().take(n_tasks).collect();
-            if tasks.len() < n_tasks || self.exceeds_capability(queue, &tasks) {
+            if tasks.len() < n_tasks
+                || self.exceeds_capability(queue, &tasks)
+                || self.takes_what_is_kept(queue, &tasks)
+            {
                 continue;
             }
             let Some(places) = self.places_of(job, tasks.clone()) else { continue };
@@ -152,6 +155,21 @@ impl Session {
         })
     }
 
+    /// Whether the tasks do not fit beside what is guaranteed to other queues, even if nothing else ran.
+    // Parity: see docs/parity.md#q4.
+    fn takes_what_is_kept(&self, queue: QueueIdx, tasks: &[TaskIdx]) -> bool {
+        if self.guarantees.is_empty() {
+            return false;
+        }
+        let job = tasks.first().and_then(|task| self.cluster.tasks.job[*task]);
+        self.cluster.dimensions.shared().any(|dim| {
+            let held = job.map_or(0, |job| self.cluster.jobs.held[job][dim]);
+            let amount = held.saturating_add(self.requested(tasks, dim));
+            self.requested(tasks, dim) > 0
+                && !self.guarantees.fits_alone(&self.cluster, queue, dim, amount)
+        })
+    }
+
     /// Whether the queue holds more than it deserves with these tasks, of something that they request.
     pub(super) fn exceeds_share(&self, queue: QueueIdx, tasks: &[TaskIdx]) -> bool {
         self.cluster.dimensions.shared().any(|dim| {
@@ -161,7 +179,7 @@ impl Session {
         })
     }
 
-    fn requested(&self, tasks: &[TaskIdx], dim: Dim) -> i64 {
+    pub(super) fn requested(&self, tasks: &[TaskIdx], dim: Dim) -> i64 {
         let amounts = tasks.iter().map(|task| self.cluster.request(*task).get(dim));
         amounts.fold(0, i64::saturating_add)
     }

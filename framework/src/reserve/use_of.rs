@@ -110,11 +110,26 @@ impl Session {
         let of_same_queue = jobs.queue[job] == jobs.queue[reservation.job];
         if of_same_queue && self.precedes(job, reservation.job)
             || self.ends_before(job, reservation)
+            || !of_same_queue && self.is_owed(job)
         {
             return true;
         }
         let since = || waits_within_share.get_or_init(|| self.waits_within_share(job));
         !of_same_queue && since().is_some_and(|since| since < reservation.since)
+    }
+
+    /// Whether the next tasks of a job take only what its queue is guaranteed.
+    // Parity: see docs/parity.md#q4.
+    fn is_owed(&self, job: JobIdx) -> bool {
+        let Some(queue) = self.cluster.jobs.queue[job].filter(|_| !self.guarantees.is_empty())
+        else {
+            return false;
+        };
+        let n_tasks = self.plugins().tasks_missing(job).max(1) as usize;
+        let tasks: Vec<TaskIdx> = self.waiting_tasks(job).into_iter().take(n_tasks).collect();
+        let amounts =
+            self.cluster.dimensions.shared().map(|dim| (dim, self.requested(&tasks, dim)));
+        self.guarantees.is_owed(&self.cluster, queue, amounts)
     }
 
     /// Since when a job has waited, if its queue holds no more than it deserves with it.
