@@ -210,12 +210,15 @@ impl<'s> Statement<'s> {
     ) -> bool {
         let class = self.session.cluster().tasks.class[task];
         let at = self.moves.iter().position(|made| made.task == task);
-        let may_start = self.session.within_limits(task, &[], Capacity::Idle).is_ok()
+        let may_start = self.session.within_own_limits(task, &[], Capacity::Idle).is_ok()
             && self.session.search().best_node_in(class, Capacity::Idle).is_some();
         let Some(at) = at.filter(|_| may_start) else { return false };
         let nominated = self.session.place(task, self.moves[at].from);
-        // The task itself may have been what satisfied a rule, such as affinity to its own labels.
-        let Some(choice) = self.session.search().best_node_in(class, Capacity::Idle) else {
+        // What is idle now may be kept free for others, unlike what the task was nominated for. And the task itself may have
+        // been what satisfied a rule, such as affinity to its own labels.
+        let may_start = self.session.within_limits(task, &[], Capacity::Idle).is_ok();
+        let choice = self.session.search().best_node_in(class, Capacity::Idle);
+        let Some(choice) = choice.filter(|_| may_start) else {
             self.session.place(task, nominated);
             return false;
         };
