@@ -121,14 +121,16 @@ fn share_out(
     };
     let claims = siblings.iter().map(|queue| {
         let Part { guarantee, claim, .. } = parts[*queue];
-        RoundClaim { queue: *queue, weight: guarantee, limit: claim.min(guarantee) }
+        let priority = wishes[*queue].priority;
+        RoundClaim { queue: *queue, priority, weight: guarantee, limit: claim.min(guarantee) }
     });
     round(parts, claims.collect());
     siblings.iter().for_each(|queue| parts[*queue].guaranteed = parts[*queue].deserved);
     let claims = siblings.iter().map(|queue| {
         let Part { guarantee, entitlement, claim, deserved, .. } = parts[*queue];
         let limit = claim.min(entitlement) - deserved;
-        RoundClaim { queue: *queue, weight: entitlement - guarantee, limit }
+        let priority = wishes[*queue].priority;
+        RoundClaim { queue: *queue, priority, weight: entitlement - guarantee, limit }
     });
     round(parts, claims.collect());
     siblings.iter().for_each(|queue| parts[*queue].promised = parts[*queue].deserved);
@@ -136,7 +138,7 @@ fn share_out(
     for queue in siblings {
         let Wish { weight, priority, .. } = wishes[*queue];
         let limit = parts[*queue].claim - parts[*queue].deserved;
-        let claim = RoundClaim { queue: *queue, weight: weight.into(), limit };
+        let claim = RoundClaim { queue: *queue, priority, weight: weight.into(), limit };
         by_priority.entry(Reverse(priority)).or_default().push(claim);
     }
     for claims in by_priority.into_values() {
@@ -148,6 +150,8 @@ fn share_out(
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RoundClaim {
     pub(crate) queue: QueueIdx,
+    /// Of the queue: units that do not divide go to the higher first.
+    pub(crate) priority: i32,
     pub(crate) weight: i64,
     pub(crate) limit: i64,
 }
@@ -184,19 +188,19 @@ fn max_min(mut claims: Vec<RoundClaim>, amount: i64) -> Vec<(QueueIdx, i64)> {
         unmet = rest;
     }
     // None of the others gets all it can use.
-    let mut rounded: Vec<(QueueIdx, i128, i128)> = unmet
+    let mut rounded: Vec<(&RoundClaim, i128, i128)> = unmet
         .iter()
         .map(|claim| {
             let exact = left * i128::from(claim.weight);
-            (claim.queue, exact / weights, exact % weights)
+            (claim, exact / weights, exact % weights)
         })
         .collect();
     let given: i128 = rounded.iter().map(|(_, amount, _)| amount).sum();
-    rounded.sort_by(|l, r| r.2.cmp(&l.2).then(l.0.cmp(&r.0)));
+    rounded.sort_by_key(|(claim, _, rest)| (Reverse((*rest, claim.priority)), claim.queue));
     let spare = usize::try_from(left - given).unwrap_or(0).min(rounded.len());
-    for (at, (queue, amount, _)) in rounded.into_iter().enumerate() {
+    for (at, (claim, amount, _)) in rounded.into_iter().enumerate() {
         let amount = amount + i128::from(at < spare);
-        shares.push((queue, i64::try_from(amount).unwrap_or(i64::MAX)));
+        shares.push((claim.queue, i64::try_from(amount).unwrap_or(i64::MAX)));
     }
     shares
 }

@@ -92,16 +92,12 @@ struct Round {
 fn claims_of(queue: QueueIdx, wish: &Wish, part: &Part) -> [(Kind, RoundClaim); 3] {
     let Part { guarantee, entitlement, claim, .. } = *part;
     let [guaranteed, promised] = [claim.min(guarantee), claim.min(entitlement)];
+    let priority = wish.priority;
+    let of = |weight, limit| RoundClaim { queue, priority, weight, limit };
     [
-        (Kind::Guaranteed, RoundClaim { queue, weight: guarantee, limit: guaranteed }),
-        (
-            Kind::Deserved,
-            RoundClaim { queue, weight: entitlement - guarantee, limit: promised - guaranteed },
-        ),
-        (
-            Kind::Rest(Reverse(wish.priority)),
-            RoundClaim { queue, weight: wish.weight.into(), limit: claim - promised },
-        ),
+        (Kind::Guaranteed, of(guarantee, guaranteed)),
+        (Kind::Deserved, of(entitlement - guarantee, promised - guaranteed)),
+        (Kind::Rest(Reverse(priority)), of(wish.weight.into(), claim - promised)),
     ]
 }
 
