@@ -1,7 +1,10 @@
 //! How many jobs of queues hold resources, in every configuration.
+//!
+//! A job counts for the queues for which its tasks count, whatever becomes of its PodGroup. As with capability, tasks that
+//! are being terminated count for what starts now, and not for what waits until they are gone.
 // Parity: new, see docs/parity.md#q11.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube_batch_model::{
     cluster::Cluster,
@@ -9,13 +12,21 @@ use kube_batch_model::{
     status::TaskStatus,
 };
 
-use crate::failure::QueueLimit;
+use crate::{failure::QueueLimit, plugin::Capacity};
 
 /// How many jobs of each queue and those below it hold resources; empty if no queue limits that.
 #[derive(Debug, Default)]
 pub(crate) struct JobCounts {
-    n_jobs: Column<QueueIdx, u32>,
-    holds: Column<JobIdx, bool>,
+    /// Jobs that hold something, and those of which something is being terminated too.
+    n_jobs: Column<QueueIdx, [u32; 2]>,
+    /// The tasks of each job that count for a queue in the same way.
+    n_tasks: BTreeMap<(JobIdx, QueueIdx), [u32; 2]>,
+}
+
+/// Whether a task holds resources, and whether it does or is being terminated.
+fn counts(status: TaskStatus) -> [bool; 2] {
+    let is_held = status.is_held();
+    [is_held, is_held || matches!(status, TaskStatus::Releasing | TaskStatus::Stuck)]
 }
 
 impl JobCounts {
@@ -23,30 +34,49 @@ impl JobCounts {
         if cluster.queues.facts.values().all(|facts| facts.max_running_jobs.is_none()) {
             return Self::default();
         }
-        let mut counts = Self {
-            n_jobs: Column::filled(0, cluster.queues.facts.len()),
-            holds: Column::filled(false, cluster.jobs.key.len()),
+        let mut all = Self {
+            n_jobs: Column::filled([0, 0], cluster.queues.facts.len()),
+            n_tasks: BTreeMap::new(),
         };
-        cluster.jobs.key.ids().for_each(|job| counts.follow(cluster, job));
-        counts
+        for task in cluster.tasks.facts.ids() {
+            all.follow(cluster, task, TaskStatus::Pending, cluster.status(task));
+        }
+        all
     }
 
-    /// Counts a job again after one of its tasks has moved.
-    pub(crate) fn follow(&mut self, cluster: &Cluster, job: JobIdx) {
+    /// Follows a task that has moved.
+    pub(crate) fn follow(
+        &mut self,
+        cluster: &Cluster,
+        task: TaskIdx,
+        from: TaskStatus,
+        to: TaskStatus,
+    ) {
         if self.n_jobs.is_empty() {
             return;
         }
-        let holds = cluster.jobs.counts[job].sum(TaskStatus::is_held) > 0;
-        let held = std::mem::replace(&mut self.holds[job], holds);
-        let Some(queue) = cluster.jobs.queue[job].filter(|_| holds != held) else { return };
-        for queue in cluster.queues.tree.path(queue) {
-            let n_jobs = self.n_jobs[queue];
-            self.n_jobs[queue] = if holds { n_jobs + 1 } else { n_jobs - 1 };
+        let (before, after) = (counts(from), counts(to));
+        if before == after {
+            return;
+        }
+        let Some(own) = cluster.tasks.job[task].zip(cluster.queue_of(task)) else { return };
+        let n_tasks = self.n_tasks.entry(own).or_default();
+        for at in [0, 1] {
+            let had_some = n_tasks[at] > 0;
+            n_tasks[at] = n_tasks[at] + u32::from(after[at]) - u32::from(before[at]);
+            let has_some = n_tasks[at] > 0;
+            if had_some == has_some {
+                continue;
+            }
+            for queue in cluster.queues.tree.path(own.1) {
+                let n_jobs = &mut self.n_jobs[queue][at];
+                *n_jobs = if has_some { *n_jobs + 1 } else { *n_jobs - 1 };
+            }
         }
     }
 
-    /// Whether a task may be placed, with the tasks in `evicted` gone: its job holds something already, or fewer jobs than
-    /// a queue of its path may run do.
+    /// Whether a task may be placed, with the tasks in `evicted` gone: its job holds something already, or fewer other jobs
+    /// than a queue of its path may run do.
     ///
     /// # Errors
     ///
@@ -56,15 +86,22 @@ impl JobCounts {
         cluster: &Cluster,
         task: TaskIdx,
         evicted: &[TaskIdx],
+        capacity: Capacity,
     ) -> Result<(), QueueLimit> {
-        let own = cluster.tasks.job[task];
-        let Some(job) = own.filter(|_| !self.n_jobs.is_empty()) else { return Ok(()) };
-        let Some(queue) = cluster.jobs.queue[job].filter(|_| !self.holds[job]) else {
+        let own = cluster.tasks.job[task].zip(cluster.queue_of(task));
+        let Some(own) = own.filter(|_| !self.n_jobs.is_empty()) else { return Ok(()) };
+        let [n_held, n_with_leaving] = self.n_tasks.get(&own).copied().unwrap_or_default();
+        if n_held > 0 {
             return Ok(());
-        };
-        for queue in cluster.queues.tree.path(queue) {
+        }
+        for queue in cluster.queues.tree.path(own.1) {
             let Some(most) = cluster.queues.facts[queue].max_running_jobs else { continue };
-            if self.n_jobs[queue] - self.n_ended(cluster, queue, evicted) >= most {
+            let [n_holding, n_not_gone] = self.n_jobs[queue];
+            let n_others = match capacity {
+                Capacity::Idle => n_not_gone - u32::from(n_with_leaving > 0),
+                Capacity::FutureIdle => n_holding - self.n_ended(cluster, queue, evicted),
+            };
+            if n_others >= most {
                 return Err(QueueLimit::Jobs { queue, most });
             }
         }
@@ -73,20 +110,17 @@ impl JobCounts {
 
     /// How many jobs of a queue hold nothing without these tasks.
     fn n_ended(&self, cluster: &Cluster, queue: QueueIdx, evicted: &[TaskIdx]) -> u32 {
-        let jobs: BTreeSet<JobIdx> =
-            evicted.iter().filter_map(|task| cluster.tasks.job[*task]).collect();
-        let is_below = |job: &&JobIdx| {
-            let of = cluster.jobs.queue[**job];
-            of.is_some_and(|of| cluster.queues.tree.is_on_path(queue, of))
+        let held = evicted.iter().filter(|task| cluster.status(**task).is_held());
+        let mut n_gone: BTreeMap<(JobIdx, QueueIdx), u32> = BTreeMap::new();
+        for task in held.collect::<BTreeSet<_>>() {
+            if let Some(of) = cluster.tasks.job[*task].zip(cluster.queue_of(*task)) {
+                *n_gone.entry(of).or_default() += 1;
+            }
+        }
+        let ends = |(of, n_gone): &(&(JobIdx, QueueIdx), &u32)| {
+            cluster.queues.tree.is_on_path(queue, of.1)
+                && self.n_tasks.get(*of).is_some_and(|[n_held, _]| n_held == *n_gone)
         };
-        let ends = |job: &&JobIdx| {
-            let is_gone = |task: &&TaskIdx| {
-                cluster.tasks.job[**task] == Some(**job) && cluster.status(**task).is_held()
-            };
-            let n_gone = evicted.iter().filter(is_gone).count();
-            self.holds[**job]
-                && n_gone as u32 == cluster.jobs.counts[**job].sum(TaskStatus::is_held)
-        };
-        jobs.iter().filter(is_below).filter(ends).count() as u32
+        n_gone.iter().filter(ends).count() as u32
     }
 }

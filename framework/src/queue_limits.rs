@@ -52,7 +52,7 @@ impl Session {
                 return Err(QueueLimit::Capability { queue, dim });
             }
         }
-        self.job_counts.admit(&self.cluster, task, evicted)
+        self.job_counts.admit(&self.cluster, task, evicted, capacity)
     }
 
     /// The dimension in which a queue on the path of a task would exceed its own capability.

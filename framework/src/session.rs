@@ -338,8 +338,8 @@ impl Session {
         let from = self.cluster.set_placement(task, to);
         if let Some(job) = self.cluster.tasks.job[task] {
             self.headroom.follow(&self.cluster, job);
-            self.job_counts.follow(&self.cluster, job);
         }
+        self.job_counts.follow(&self.cluster, task, from.status, to.status);
         if let Some(queue) = self.cluster.queue_of(task) {
             let request = self.cluster.request(task);
             self.guarantees.follow(&self.cluster, queue, request);
