@@ -93,8 +93,9 @@ pub struct ReservationReport {
 /// Why a queue starts no jobs, if so.
 pub(crate) fn inactive(cluster: &Cluster, queue: QueueIdx) -> Option<Inactive> {
     let queues = &cluster.queues;
-    if let Some(not_served) = queues.tree.not_served(queue) {
-        return Some(Inactive::Path(path_problem(cluster, queue, not_served)));
+    let not_served = queues.tree.not_served(queue);
+    if let Some(problem) = not_served.and_then(|why| path_problem(cluster, queue, why)) {
+        return Some(Inactive::Path(problem));
     }
     let closed = queues.closed_by(queue)?;
     Some(Inactive::Closed((closed != queue).then(|| queues.facts[closed].name.clone())))

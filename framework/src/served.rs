@@ -28,11 +28,13 @@ fn problem_of_path(cluster: &Cluster, queue: QueueIdx) -> Option<JobProblem> {
     let queues = &cluster.queues;
     let name_of = |queue: QueueIdx| queues.facts[queue].name.clone();
     let queue_name = || name_of(queue);
-    if let Some(not_served) = queues.tree.not_served(queue) {
-        let why = path_problem(cluster, queue, not_served);
+    let not_served = queues.tree.not_served(queue);
+    if let Some(why) = not_served.and_then(|why| path_problem(cluster, queue, why)) {
         return Some(JobProblem::QueueParent { queue: queue_name(), why });
     }
-    if let children @ [_, ..] = queues.tree.children(queue) {
+    let is_top = not_served == Some(&NotServed::Top);
+    let children = if is_top { queues.tree.roots() } else { queues.tree.children(queue) };
+    if is_top || !children.is_empty() {
         let first = children.iter().take(MAX_NAMED).copied().map(name_of).collect();
         return Some(JobProblem::QueueNotLeaf { queue: queue_name(), first, n: children.len() });
     }
@@ -44,7 +46,7 @@ pub(crate) fn path_problem(
     cluster: &Cluster,
     queue: QueueIdx,
     not_served: &NotServed,
-) -> PathProblem {
+) -> Option<PathProblem> {
     PathProblem::new(queue, not_served, |queue| cluster.queues.facts[queue].name.clone())
 }
 

@@ -207,13 +207,14 @@ pub enum PathProblem {
 const MAX_NAMED: usize = 2;
 
 impl PathProblem {
-    /// Why `queue` serves nothing, with the names of the queues.
+    /// Why `queue` serves nothing, with the names of the queues; `None` of the top, which has no problem.
     pub fn new(
         queue: QueueIdx,
         not_served: &NotServed,
         name_of: impl Fn(QueueIdx) -> Name,
-    ) -> Self {
-        match not_served {
+    ) -> Option<Self> {
+        let problem = match not_served {
+            NotServed::Top => return None,
             NotServed::NoParent { child, parent } => {
                 let above = (*child != queue).then(|| name_of(*child));
                 Self::ParentNotFound { above, parent: parent.clone() }
@@ -224,7 +225,8 @@ impl PathProblem {
                 Self::Loop { first, n: queues.len() }
             }
             NotServed::TooDeep(n) => Self::TooDeep { n: *n, most: MAX_DEPTH },
-        }
+        };
+        Some(problem)
     }
 }
 

@@ -25,6 +25,8 @@ pub enum NotServed {
     Loop(Arc<[QueueIdx]>),
     /// More queues are above each other than are served: their number, the lowest included.
     TooDeep(usize),
+    /// It stands for the top of the tree, and is no queue.
+    Top,
 }
 
 /// Queues and their parents. A queue that serves nothing has neither parent nor children.
@@ -47,12 +49,22 @@ enum Followed {
 }
 
 impl QueueTree {
-    /// The tree of queues that name these parents. `row` finds a queue by its name.
+    /// The tree of queues that name these parents. `row` finds a queue by its name; `top` stands for the top of the tree.
     pub fn new(
         parents: &Column<QueueIdx, Option<Name>>,
         row: impl Fn(&Name) -> Option<QueueIdx>,
+        top: Option<QueueIdx>,
     ) -> Self {
         let mut followed = Column::filled(Followed::NotYet, parents.len());
+        if let Some(top) = top {
+            followed[top] = Followed::Done(Err(NotServed::Top));
+        }
+        let is_below_top = |name: &Name| top.is_some() && row(name) == top;
+        let parents: Column<QueueIdx, Option<&Name>> = parents
+            .values()
+            .map(|parent| parent.as_ref().filter(|name| !is_below_top(name)))
+            .collect();
+        let parents = &parents;
         let mut tree = Self {
             parent: Column::filled(None, parents.len()),
             children: Column::filled(Vec::new(), parents.len()),
@@ -71,7 +83,7 @@ impl QueueTree {
             }
         }
         for queue in parents.ids().filter(|queue| !tree.not_served.contains_key(queue)) {
-            match parents[queue].as_ref().and_then(&row) {
+            match parents[queue].and_then(&row) {
                 Some(parent) => {
                     tree.parent[queue] = Some(parent);
                     tree.children[parent].push(queue);
@@ -170,7 +182,7 @@ impl QueueTree {
 /// Follows the path of a queue to a queue whose path is known, or that ends it.
 fn follow(
     queue: QueueIdx,
-    parents: &Column<QueueIdx, Option<Name>>,
+    parents: &Column<QueueIdx, Option<&Name>>,
     row: &impl Fn(&Name) -> Option<QueueIdx>,
     followed: &mut Column<QueueIdx, Followed>,
 ) {
@@ -189,7 +201,7 @@ fn follow(
         }
         followed[last] = Followed::OnPath;
         path.push(last);
-        let Some(name) = &parents[last] else { break Ok(0) };
+        let Some(name) = parents[last] else { break Ok(0) };
         match row(name) {
             Some(parent) => last = parent,
             None => break Err(NotServed::NoParent { child: last, parent: name.clone() }),
@@ -211,9 +223,11 @@ mod tests {
         let name = |number: i32| Name::from(&*format!("q{number}"));
         let of_queue = |parent: &i32| (*parent >= 0).then(|| name(*parent));
         let column: Column<QueueIdx, Option<Name>> = parents.iter().map(of_queue).collect();
-        QueueTree::new(&column, |wanted| {
-            (0..parents.len()).find(|at| name(*at as i32) == *wanted).map(QueueIdx::new)
-        })
+        QueueTree::new(
+            &column,
+            |wanted| (0..parents.len()).find(|at| name(*at as i32) == *wanted).map(QueueIdx::new),
+            None,
+        )
     }
 
     fn rows(rows: &[usize]) -> Vec<QueueIdx> {

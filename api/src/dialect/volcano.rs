@@ -106,16 +106,9 @@ struct VolcanoGuarantee {
 /// The queue above all others of Volcano, which makes it.
 const ROOT: &str = "root";
 
-/// Fields of a queue that have no effect here.
-const NOT_HONOURED: [&str; 7] = [
-    "affinity",
-    "type",
-    "dequeueStrategy",
-    "extendClusters",
-    "capacityPolicy",
-    "preemptable",
-    "plugins",
-];
+/// Fields of a queue that have an effect here. The root has none.
+const HONOURED: [&str; 7] =
+    ["weight", "capability", "deserved", "guarantee", "parent", "priority", "reclaimable"];
 
 struct Volcano;
 
@@ -145,7 +138,9 @@ impl Dialect for Volcano {
     }
 
     fn read_queue(&self, object: &RawObject) -> Result<QueueFacts, FactError> {
-        let own: VolcanoQueueSpec = object.spec("Queue")?;
+        let is_top = object.metadata.name.as_deref() == Some(ROOT);
+        let own: VolcanoQueueSpec =
+            if is_top { VolcanoQueueSpec::default() } else { object.spec("Queue")? };
         let status: QueueStatus = object.status("Queue")?;
         let is_closed = matches!(&*status.state, "Closed" | "Closing");
         let spec = QueueSpec {
@@ -161,8 +156,11 @@ impl Dialect for Volcano {
             ..QueueSpec::default()
         };
         let mut facts = read::queue(GroupVersion::Volcano, &object.metadata, &spec, Some(&status))?;
-        let is_set = |field: &&str| !object.spec[field].is_null();
-        facts.not_honoured = NOT_HONOURED.into_iter().filter(is_set).map(Name::from).collect();
+        facts.is_top = is_top;
+        let set = object.spec.as_object().into_iter().flatten().filter(|own| !own.1.is_null());
+        let names = set.map(|(field, _)| &**field);
+        let others = names.filter(|field| is_top || !HONOURED.contains(field));
+        facts.not_honoured = others.map(Name::from).collect();
         Ok(facts)
     }
 

@@ -55,6 +55,7 @@ pub fn queue(
     }
     let min_runtime = spec.min_runtime.as_deref().map(duration::parse).transpose();
     Ok(QueueFacts {
+        is_top: false,
         uid: Name::from(meta.uid.as_deref().unwrap_or_default()),
         version,
         created: created(meta),

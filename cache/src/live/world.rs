@@ -14,7 +14,7 @@ use super::changed::{Changed, FormerFacts};
 use crate::{
     snapshot::{
         budgets_of,
-        queues::{tree_of, write_columns, write_namespace},
+        queues::{tree_of, write_columns, write_namespace, write_selected},
     },
     store::Store,
 };
@@ -67,9 +67,14 @@ pub(super) fn write_queues(cluster: &mut Cluster, store: &Store, changed: &Chang
         if !is_same {
             return None;
         }
-        has_moved |= before.parent != after.parent;
+        has_moved |= before.parent != after.parent || before.is_top != after.is_top;
+        // A status changes often, and there may be thousands of namespaces.
+        let selects_others = before.namespace_selector != after.namespace_selector;
         cluster.queues.facts[row] = Arc::clone(after);
-        write_columns(&mut cluster.queues, row, &cluster.dimensions, store);
+        write_columns(&mut cluster.queues, row, &cluster.dimensions);
+        if selects_others {
+            write_selected(&mut cluster.queues, row, store);
+        }
     }
     for namespace in &changed.namespaces {
         write_namespace(&mut cluster.queues, namespace, store);

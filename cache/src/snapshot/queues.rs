@@ -37,7 +37,8 @@ pub(super) fn queues_of(
         facts: facts.into_iter().collect(),
     };
     for queue in queues.facts.ids() {
-        write_columns(&mut queues, queue, dimensions, store);
+        write_columns(&mut queues, queue, dimensions);
+        write_selected(&mut queues, queue, store);
     }
     queues.tree = tree_of(&queues.facts);
     queues
@@ -48,16 +49,12 @@ pub(crate) fn tree_of(facts: &Column<QueueIdx, Arc<QueueFacts>>) -> QueueTree {
     let parents = facts.values().map(|facts| facts.parent.clone()).collect();
     let rows: HashMap<&Name, QueueIdx> =
         facts.iter().map(|(row, facts)| (&facts.name, row)).collect();
-    QueueTree::new(&parents, |name| rows.get(name).copied())
+    let top = facts.iter().find(|(_, facts)| facts.is_top).map(|(row, _)| row);
+    QueueTree::new(&parents, |name| rows.get(name).copied(), top)
 }
 
-/// Writes what follows from the fields of one queue.
-pub(crate) fn write_columns(
-    queues: &mut Queues,
-    row: QueueIdx,
-    dimensions: &Dimensions,
-    store: &Store,
-) {
+/// Writes the amounts of one queue.
+pub(crate) fn write_columns(queues: &mut Queues, row: QueueIdx, dimensions: &Dimensions) {
     let facts = &queues.facts[row];
     let amounts = |list: &ResourceList| -> Vec<(Dim, i64)> {
         let known = list.iter().filter_map(|(name, amount)| Some((dimensions.get(name)?, amount)));
@@ -68,8 +65,12 @@ pub(crate) fn write_columns(
     let promised = |list| amounts(list).into_iter().filter(|(dim, _)| *dim != Dim::PODS).collect();
     queues.deserved[row] = promised(&facts.deserved);
     queues.guarantee[row] = promised(&facts.guarantee);
-    queues.namespaces[row] =
-        facts.namespace_selector.as_ref().map(|selector| selected(selector, store));
+}
+
+/// Writes which namespaces may use a queue, after its selector has changed.
+pub(crate) fn write_selected(queues: &mut Queues, row: QueueIdx, store: &Store) {
+    let selector = queues.facts[row].namespace_selector.as_ref();
+    queues.namespaces[row] = selector.map(|selector| selected(selector, store));
 }
 
 fn selected(selector: &LabelSelector, store: &Store) -> SelectedNamespaces {

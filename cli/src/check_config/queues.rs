@@ -89,17 +89,15 @@ impl QueueFile {
     pub(super) fn notes(&self) -> Vec<Note> {
         let mut notes: Vec<Note> = self.queues.iter().flat_map(FoundQueue::notes).collect();
         let queues = QueueViews::new(
-            self.queues
-                .iter()
-                .filter(|queue| *queue.facts.name != *ROOT)
-                .map(|queue| (Arc::clone(&queue.facts), queue.facts.status.clone())),
+            self.queues.iter().map(|queue| (Arc::clone(&queue.facts), queue.facts.status.clone())),
         );
         for queue in queues.all.ids() {
             let line = self.line_of(&queues.all[queue]);
             let note = |message| Note { line, column: 1, effect: Effect::Differs, message };
-            if let Some(not_served) = queues.tree.not_served(queue) {
-                let name_of = |queue| queues.all[queue].facts.name.clone();
-                let why = PathProblem::new(queue, not_served, name_of);
+            let name_of = |queue| queues.all[queue].facts.name.clone();
+            let not_served = queues.tree.not_served(queue);
+            let why = not_served.and_then(|why| PathProblem::new(queue, why, name_of));
+            if let Some(why) = why {
                 let name = queues.all[queue].name();
                 notes.push(note(format!("queue \"{name}\" serves nothing: {why}")));
             }

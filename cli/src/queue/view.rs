@@ -8,10 +8,11 @@ use std::{
 use kube_batch_model::{
     column::{Column, QueueIdx},
     facts::queue::QueueFacts,
+    group_version::GroupVersion,
     name::Name,
     object_status::QueueStatus,
     queue_condition::{ACTIVE, QueueCondition},
-    queue_tree::QueueTree,
+    queue_tree::{NotServed, QueueTree},
     resource::{PODS, ResourceList},
 };
 
@@ -67,8 +68,16 @@ impl QueueView {
         (self.requested.get(resource) - self.held.get(resource)).max(0)
     }
 
+    /// Whether it is known what it deserves: the scheduler writes no shares into the queues of other projects.
+    pub(crate) fn has_shares(&self) -> bool {
+        self.facts.version != GroupVersion::Volcano || !self.status.deserved.is_empty()
+    }
+
     /// How much more it holds than it deserves.
     pub(crate) fn on_loan(&self, resource: &str) -> i64 {
+        if !self.has_shares() {
+            return 0;
+        }
         (self.held.get(resource) - self.deserved.get(resource)).max(0)
     }
 }
@@ -88,7 +97,8 @@ impl QueueViews {
         let rows: HashMap<&Name, QueueIdx> =
             all.iter().map(|(row, queue)| (&queue.facts.name, row)).collect();
         let parents = all.values().map(|queue| queue.facts.parent.clone()).collect();
-        let tree = QueueTree::new(&parents, |name| rows.get(name).copied());
+        let top = all.iter().find(|(_, queue)| queue.facts.is_top).map(|(row, _)| row);
+        let tree = QueueTree::new(&parents, |name| rows.get(name).copied(), top);
         Self { all, tree }
     }
 
@@ -106,7 +116,11 @@ impl QueueViews {
             let children = self.tree.children(queue).iter().rev();
             next.extend(children.map(|child| (*child, depth + 1)));
         }
-        let lost = self.all.ids().filter(|queue| self.tree.not_served(*queue).is_some());
+        let is_lost = |queue: &QueueIdx| {
+            let not_served = self.tree.not_served(*queue);
+            not_served.is_some_and(|why| *why != NotServed::Top)
+        };
+        let lost = self.all.ids().filter(is_lost);
         order.extend(lost.map(|queue| (queue, 0)));
         order
     }

@@ -31,6 +31,10 @@ pub struct QueueFacts {
     // Parity: new, see docs/parity.md#q1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Name>,
+    /// Whether it stands for the top of the tree, as `root` of Volcano, and is no queue.
+    // Parity: new, see docs/parity.md#q16.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_top: bool,
     /// What it gets before weights count. A resource that is not named is what its children are entitled to.
     // Parity: new, see docs/parity.md#q3.
     #[serde(default, skip_serializing_if = "ResourceList::is_empty")]

@@ -42,9 +42,11 @@ fn tree(queues: &[Queue]) -> QueueTree {
     let name = |at: usize| Name::from(&*format!("q{at}"));
     let parents: Column<QueueIdx, Option<Name>> =
         queues.iter().map(|queue| queue.parent.map(name)).collect();
-    QueueTree::new(&parents, |wanted| {
-        (0..queues.len()).find(|at| name(*at) == *wanted).map(QueueIdx::new)
-    })
+    QueueTree::new(
+        &parents,
+        |wanted| (0..queues.len()).find(|at| name(*at) == *wanted).map(QueueIdx::new),
+        None,
+    )
 }
 
 fn wishes(queues: &[Queue]) -> Column<QueueIdx, Wish> {
