@@ -14,7 +14,7 @@ use k8s_openapi::{
 };
 use kube_batch_model::resource::{CPU, MEMORY};
 
-use crate::object::Object;
+use crate::object::{Kind, Object};
 
 /// The namespace of objects that name none.
 pub const NAMESPACE: &str = "default";
@@ -22,9 +22,12 @@ pub const NAMESPACE: &str = "default";
 /// Label by which pods select nodes by name.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
+/// Label by which selectors pick namespaces by name.
+const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+
 /// Fills in what is absent, as created at `created`: namespace, uid, creation time, the phase of a
 /// pod, its requests and the label keys in its selectors, the hostname label and the capacity of a
-/// node.
+/// node, and the label with the name of a namespace.
 ///
 /// The uid is `namespace/name`, so that equal manifests give equal runs.
 pub fn fill(object: &mut Object, created: Timestamp) {
@@ -41,6 +44,10 @@ pub fn fill(object: &mut Object, created: Timestamp) {
         fill_pod(pod);
     } else if let Object::Node(node) = object {
         fill_node(node);
+    } else if object.kind() == Kind::Namespace {
+        let meta = object.meta_mut();
+        let name = meta.name.clone().unwrap_or_default();
+        meta.labels.get_or_insert_default().entry(NAMESPACE_NAME.to_owned()).or_insert(name);
     }
 }
 
