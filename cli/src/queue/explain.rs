@@ -22,6 +22,9 @@ pub(super) fn explain(queues: &QueueViews, row: QueueIdx, resource: &str) -> Str
     if queues.tree.not_served(row).is_some() {
         return String::new();
     }
+    if !queues.all[row].has_shares() {
+        return "The scheduler writes no shares into queues of Volcano.".to_owned();
+    }
     let parts = parts(queues, resource);
     let division = Division { queues, resource, parts: &parts };
     let mut sentences = vec![division.whole(row)];
@@ -120,6 +123,9 @@ impl Division<'_> {
             );
         }
         by_priority.retain(|_, got| !got.is_empty());
+        if self.queues.all[row].facts.weight == 0 {
+            return format!("{} has weight 0, and gets nothing of the rest.", self.name(row));
+        }
         let wants = self.who_wants_more(row);
         if by_priority.values().flatten().all(|(_, amount)| *amount == 0) {
             return format!("Nothing is left to divide by weight{wants}.");
@@ -147,17 +153,46 @@ impl Division<'_> {
     /// `a and b want more`, as the end of a sentence.
     fn who_wants_more(&self, row: QueueIdx) -> String {
         let siblings = self.siblings(row);
-        let wants = |queue: &&QueueIdx| self.parts[**queue].deserved < self.parts[**queue].claim;
+        let requested = |queue: QueueIdx| self.queues.all[queue].requested.get(self.resource);
+        // A guarantee is claimed although nothing asks for it, and limits cut what is claimed.
+        let asks = |queue: QueueIdx| self.parts[queue].deserved < requested(queue);
+        let wants = |queue: &&QueueIdx| {
+            asks(**queue) && self.parts[**queue].deserved < self.parts[**queue].claim
+        };
         let wanting: Vec<QueueIdx> = siblings.iter().filter(wants).copied().collect();
         let is_own = wanting.contains(&row);
+        if !is_own && asks(row) {
+            return format!("; it asks for more, {}", self.why_no_more(row));
+        }
         match (wanting.len(), siblings.len()) {
             (0, 1) => "; it asks for no more".to_owned(),
+            (0, _) if siblings.iter().any(|queue| asks(*queue)) => {
+                "; the others that ask for more may not have it".to_owned()
+            }
             (0, _) => "; no queue asks for more".to_owned(),
             (1, _) => format!("; {} asks for more", self.name(wanting[0])),
             (2, 2) => "; both ask for more".to_owned(),
             (n, all) if n == all => "; all ask for more".to_owned(),
+            (2, _) if is_own => {
+                let other = wanting.iter().find(|queue| **queue != row).copied().unwrap_or(row);
+                format!("; {} and {} ask for more", self.name(row), self.name(other))
+            }
             (n, _) if is_own => format!("; {} and {} others ask for more", self.name(row), n - 1),
             (n, _) => format!("; {n} others ask for more"),
+        }
+    }
+
+    /// Why a queue claims less than it asks for.
+    fn why_no_more(&self, row: QueueIdx) -> String {
+        let facts = &self.queues.all[row].facts;
+        let claim = self.parts[row].claim;
+        let limit = facts.capability.get(self.resource);
+        if facts.capability.names(self.resource) && claim >= limit {
+            return format!("and its limit is {}", self.amount(limit));
+        }
+        match self.queues.tree.children(row) {
+            [] => "and may not have it".to_owned(),
+            [_, ..] => "and the queues below it may not have more".to_owned(),
         }
     }
 
@@ -177,7 +212,9 @@ impl Division<'_> {
             })
             .map(|queue| self.name(*queue))
             .collect();
+        let is_fenced = self.queues.all[row].facts.not_reclaimable;
         let who = match lenders[..] {
+            _ if is_fenced => ", which no other queue takes back".to_owned(),
             [] => String::new(),
             [only] => format!(", which {only} may take back"),
             [l, r] => format!(", which {l} and {r} may take back"),

@@ -94,11 +94,13 @@ impl Rows<'_> {
         cells.push(queue.facts.weight.to_string().into());
         let counts = [queue.status.running, queue.status.pending].map(i64::from);
         cells.push(jobs(counts).into());
-        cells.extend(
-            self.shown
-                .iter()
-                .map(|name| self.held_of(name, queue.held.get(name), queue.deserved.get(name))),
-        );
+        cells.extend(self.shown.iter().map(|name| {
+            match (queue.has_shares(), queue.held.get(name)) {
+                (true, held) => self.held_of(name, held, queue.deserved.get(name)),
+                (false, 0) => "".into(),
+                (false, held) => format!("{}/-", people::amount(name, held)).into(),
+            }
+        }));
         cells.push(self.waits(|name| queue.waiting(name)).into());
         cells
     }
