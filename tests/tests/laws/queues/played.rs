@@ -312,6 +312,29 @@ fn every_leaf_that_waits_gets_what_it_deserves() {
     assert!(seeds.len() < 100 || n_waiting > seeds.len() / 2, "nothing waits");
 }
 
+/// Prints what was decided in a cycle, and which jobs wait for what.
+fn print_waiting(simulation: &Simulation) {
+    let record = &simulation.world.record;
+    let evicted = record.evictions.iter().map(|own| (&*own.pod.name, own.cause.reason()));
+    println!(
+        "{}: binds {:?}, evicts {:?}, nominates {:?}",
+        simulation.world.n_cycles(),
+        record.binds.iter().map(|(pod, node)| (&*pod.name, &**node)).collect::<Vec<_>>(),
+        evicted.collect::<Vec<_>>(),
+        simulation
+            .world
+            .pipelined
+            .iter()
+            .map(|(pod, node)| (&*pod.name, &**node))
+            .collect::<Vec<_>>()
+    );
+    for job in simulation.last().iter().flat_map(|last| last.cycle.jobs.iter()) {
+        if let Some((reason, words)) = job.unschedulable_in_words() {
+            println!("  {} waits: {reason} {words}", job.key);
+        }
+    }
+}
+
 /// Whether the pods that a job needs to start fit the nodes if no other job holds anything, beside what is kept free for
 /// others. All are of one size.
 fn fits_alone(world: &TreeWorld, simulation: &Simulation, job: &RandomJob) -> bool {
@@ -337,6 +360,9 @@ fn guarantees_and_reservations_never_deadlock() {
             has_ends: true,
         };
         let world = TreeWorld::new(&configuration, *seed, kind);
+        if seeds.len() == 1 {
+            println!("{:?} {:?} {:?}", world.nodes, world.queues, world.jobs);
+        }
         let mut waiting = Vec::new();
         let mut n_fitting = 0;
         // At most 64 pods run, for at most 8 seconds each, if need be one after the other.
@@ -355,6 +381,9 @@ fn guarantees_and_reservations_never_deadlock() {
             n_fitting = fitting.clone().count();
             let unended = fitting.filter(|(at, job)| n_ended(*at) < job.n_pods as usize);
             waiting = unended.map(|(at, _)| at).collect();
+            if seeds.len() == 1 {
+                print_waiting(simulation);
+            }
             let has_come = simulation.world.n_cycles() > LATER as u64;
             if has_come && waiting.is_empty() {
                 ControlFlow::Break(())
