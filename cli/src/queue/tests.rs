@@ -127,7 +127,7 @@ fn the_list_has_what_is_on_loan() {
         "physics  science  Open     0         1       1.25   4        3        cpu 40/32, nvidia.com/gpu 10/12  cpu 8    nvidia.com/gpu 2"
     );
     let lost = lines.last().expect("lost");
-    assert!(lost.starts_with("lost     emea !   Open "), "{lost}");
+    assert!(lost.starts_with("lost     emea !   -        0         1       -  "), "{lost}");
 }
 
 #[test]
