@@ -457,11 +457,11 @@ spec:
   validations: [{expression: 'false'}]
 ";
 
-/// A client that creates objects for longer than a plane may take to become clean.
+/// A client that creates objects for longer than a plane may take to become clean: a fast machine creates 700 a second.
 fn start_restless_client(plane: &ControlPlane) -> Result<(Process, TempDir)> {
     let directory = tempfile::tempdir().expect("a directory");
     let object = |nth| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("n-{nth}")}});
-    let objects: Vec<Value> = (0..5000).map(object).collect();
+    let objects: Vec<Value> = (0..30_000).map(object).collect();
     let file = directory.path().join("objects.json");
     fs::write(&file, json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string())
         .expect("a file");
