@@ -29,14 +29,40 @@ pub struct JobSetSpec {
     pub replicated_jobs: Vec<ReplicatedJob>,
     /// Whether its Jobs are suspended.
     pub suspend: Option<bool>,
+    /// What follows if one of its Jobs fails; without it, the JobSet fails.
+    pub failure_policy: Option<JobSetFailurePolicy>,
     coordinator: Value,
-    failure_policy: Value,
     managed_by: Value,
     network: Value,
     startup_policy: Value,
     success_policy: Value,
     ttl_seconds_after_finished: Value,
     volume_claim_policies: Value,
+}
+
+/// What follows if a Job fails.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct JobSetFailurePolicy {
+    /// How often all Jobs are created again before the JobSet fails, 0 by default.
+    pub max_restarts: Option<i32>,
+    /// The first rule that matches decides; if none does, the Jobs are created again.
+    pub rules: Vec<JobSetFailureRule>,
+    restart_strategy: Value,
+}
+
+/// What follows if certain Jobs fail for certain reasons.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct JobSetFailureRule {
+    /// `FailJobSet`, `RestartJobSet` or `RestartJobSetAndIgnoreMaxRestarts`.
+    pub action: String,
+    /// Reasons of the condition of the Job; empty for all.
+    pub on_job_failure_reasons: Vec<String>,
+    /// Names of the replicated Jobs; empty for all.
+    pub target_replicated_jobs: Vec<String>,
+    name: Value,
+    on_job_failure_message_patterns: Value,
 }
 
 /// Jobs from one template.

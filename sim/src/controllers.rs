@@ -23,10 +23,14 @@ use kube_batch_model::{
     name::{Name, ObjectKey},
 };
 
-use self::job::pod_index;
+pub(crate) use self::job::JobFailure;
 pub use self::{
     controller::{Controller, ControllerKind},
     template::DURATION_ANNOTATION,
+};
+use self::{
+    job::pod_index,
+    job_set::{JobSetRun, REPLICATED_JOB},
 };
 pub(crate) use self::{
     job_set::{job_controller, jobs_of},
@@ -41,9 +45,11 @@ type Id = (ControllerKind, ObjectKey);
 #[derive(Debug, Default)]
 pub struct Controllers {
     by_key: BTreeMap<Id, Controller>,
-    job_sets: BTreeMap<ObjectKey, JobSet>,
+    job_sets: BTreeMap<ObjectKey, (JobSet, JobSetRun)>,
     /// Invalid templates, with the reason.
     broken: Vec<FactError>,
+    /// Pods that the scheduler has evicted and that controllers have not seen end.
+    evicted: BTreeSet<ObjectKey>,
 }
 
 /// What controllers did.
@@ -67,7 +73,8 @@ impl Controllers {
 
     /// Adds or replaces a JobSet, whose Jobs are created when controllers run.
     pub(crate) fn apply_job_set(&mut self, key: ObjectKey, job_set: JobSet) {
-        self.job_sets.insert(key, job_set);
+        let run = self.job_sets.get(&key).map_or(JobSetRun::default(), |(_, run)| *run);
+        self.job_sets.insert(key, (job_set, run));
     }
 
     /// Removes a controller and its pods.
@@ -86,17 +93,61 @@ impl Controllers {
     /// Removes a JobSet with its Jobs and their pods.
     pub fn delete_job_set(&mut self, key: &ObjectKey, store: &mut Store) -> bool {
         let known = self.job_sets.remove(key).is_some();
+        for job in self.jobs_of_set(key) {
+            self.delete(ControllerKind::Job, &job, store);
+        }
+        known
+    }
+
+    fn jobs_of_set(&self, key: &ObjectKey) -> Vec<ObjectKey> {
         let is_its = |controller: &&Controller| {
             controller.kind == ControllerKind::Job
                 && controller.key.namespace == key.namespace
                 && controller.owner.as_ref() == Some(&key.name)
         };
-        let jobs: Vec<ObjectKey> =
-            self.by_key.values().filter(is_its).map(|job| job.key.clone()).collect();
-        for job in jobs {
-            self.delete(ControllerKind::Job, &job, store);
+        self.by_key.values().filter(is_its).map(|job| job.key.clone()).collect()
+    }
+
+    /// Creates the Jobs of JobSets again of which one has failed, or stops them.
+    fn restart_job_sets(&mut self, store: &mut Store, changes: &mut Changes) {
+        let mut failed: Vec<(Timestamp, ObjectKey, String, JobFailure)> = Vec::new();
+        for (job, failure) in self.failed_jobs() {
+            let Some(set) = job.owner.clone() else { continue };
+            let set = ObjectKey { namespace: job.key.namespace.clone(), name: set };
+            let meta = job.template.pod.metadata.as_ref();
+            let labels = meta.and_then(|meta| meta.labels.as_ref());
+            let part = labels.and_then(|labels| labels.get(REPLICATED_JOB)).cloned();
+            failed.push((job.created, set, part.unwrap_or_default(), failure));
         }
-        known
+        failed.sort_by_key(|(created, ..)| *created);
+        for (_, key, part, failure) in failed {
+            let jobs = self.jobs_of_set(&key);
+            if jobs.is_empty() {
+                // Another of its Jobs has failed too.
+                continue;
+            }
+            let Some((set, run)) = self.job_sets.get_mut(&key).filter(|(_, run)| !run.has_failed)
+            else {
+                continue;
+            };
+            run.job_failed(set.spec.failure_policy.as_ref(), &part, failure.reason());
+            let has_failed = run.has_failed;
+            let owned = self.owned_pods(store);
+            for job in jobs {
+                let id = (ControllerKind::Job, job);
+                for pod in owned.get(&id).into_iter().flatten() {
+                    if pod.is_active() {
+                        changes.deleted.push(pod.key.clone());
+                    } else if !has_failed && pod.has_ended() {
+                        store.pods.delete(&pod.key);
+                    }
+                }
+                match self.by_key.get_mut(&id).filter(|_| has_failed) {
+                    Some(job) => job.pods.finish(),
+                    None => _ = self.by_key.remove(&id),
+                }
+            }
+        }
     }
 
     /// Whether there is a controller of this kind and name.
@@ -109,9 +160,15 @@ impl Controllers {
         self.by_key.keys().map(|(_, key)| key)
     }
 
-    /// The Jobs that have failed in the simulation.
-    pub(crate) fn failed_jobs(&self) -> impl Iterator<Item = &Controller> {
-        self.by_key.values().filter(|controller| controller.pods.has_failed())
+    /// The Jobs that have failed in the simulation, and why.
+    pub(crate) fn failed_jobs(&self) -> impl Iterator<Item = (&Controller, JobFailure)> {
+        let controllers = self.by_key.values();
+        controllers.filter_map(|controller| Some((controller, controller.pods.failure()?)))
+    }
+
+    /// Remembers that the scheduler evicts a pod: it has the condition `DisruptionTarget` when it ends.
+    pub(crate) fn evict(&mut self, pod: ObjectKey) {
+        self.evicted.insert(pod);
     }
 
     /// Removes and returns the problems found so far.
@@ -122,13 +179,13 @@ impl Controllers {
     /// When the youngest controller was created.
     pub(crate) fn last_created(&self) -> Option<Timestamp> {
         let sets = self.job_sets.values();
-        let sets = sets.filter_map(|set| Some(set.metadata.creation_timestamp.as_ref()?.0));
+        let sets = sets.filter_map(|(set, _)| Some(set.metadata.creation_timestamp.as_ref()?.0));
         self.by_key.values().map(|controller| controller.created).chain(sets).max()
     }
 
-    /// The next time at which a controller stops its pods.
-    pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
-        self.by_key.values().filter_map(|controller| controller.pods.deadline()).min()
+    /// The next time at which a controller does something without a change of its pods.
+    pub(crate) fn next_change(&self) -> Option<Timestamp> {
+        self.by_key.values().filter_map(|controller| controller.pods.next_change()).min()
     }
 
     /// Changes the creation time of the controller or JobSet of this name, if there is one.
@@ -137,7 +194,7 @@ impl Controllers {
         if let Some(controller) = id.and_then(|id| self.by_key.get_mut(&id)) {
             controller.created = created;
         }
-        if let Some(job_set) = self.job_sets.get_mut(key).filter(|_| kind == "JobSet") {
+        if let Some((job_set, _)) = self.job_sets.get_mut(key).filter(|_| kind == "JobSet") {
             job_set.metadata.creation_timestamp = Some(Time(created));
         }
     }
@@ -164,7 +221,7 @@ impl Controllers {
             }
             let pods = owned.remove(&id).unwrap_or_default();
             let Some(controller) = self.by_key.get_mut(&id) else { continue };
-            let plan = controller.pods.plan(&controller.key, &pods, store, now);
+            let plan = controller.pods.plan(&controller.key, &pods, &self.evicted, store, now);
             for pod in plan.delete {
                 if plan.replaces {
                     store.pods.delete(&pod);
@@ -183,12 +240,18 @@ impl Controllers {
                 changes.created.push((key, controller.template.timer));
             }
         }
+        self.restart_job_sets(store, &mut changes);
+        // Those that are terminating may be seen to end later.
+        self.evicted.retain(|pod| store.pods.get(pod).is_some());
         changes
     }
 
     /// Adds the Jobs of JobSets that are not there yet.
     fn create_jobs(&mut self, now: Timestamp) {
-        for (key, job_set) in &self.job_sets {
+        for (key, (job_set, run)) in &self.job_sets {
+            if run.has_failed {
+                continue;
+            }
             for job in jobs_of(key, job_set, now) {
                 match job {
                     Ok(job) => {

@@ -449,13 +449,21 @@ fn group(report: &JobReport, world: &World) -> GroupOutcome {
     }
 }
 
-/// Adds Jobs that have failed, if none of their pods is left to show them.
+/// Adds Jobs that have failed, and what is known of it to those of which no pod is left.
 fn add_failed_jobs(groups: &mut Vec<GroupOutcome>, world: &World) {
     let options = world.options();
-    for job in world.controllers.failed_jobs() {
+    for (job, failure) in world.controllers.failed_jobs() {
         let name = job.job().to_string();
         let is_ours = job.scheduler().is_some_and(|own| options.scheduler_names.contains(own));
-        if !is_ours || groups.iter().any(|group| group.pod_group == name) {
+        if !is_ours {
+            continue;
+        }
+        let reason = Some(failure.reason().to_owned());
+        let message = Some(format!("Job {} failed: {}", job.key, failure.message()));
+        if let Some(group) = groups.iter_mut().find(|group| group.pod_group == name) {
+            if group.running + group.pending == 0 {
+                (group.reason, group.message) = (reason, message);
+            }
             continue;
         }
         let queue = world.store.queue(&options.default_queue);
@@ -470,8 +478,8 @@ fn add_failed_jobs(groups: &mut Vec<GroupOutcome>, world: &World) {
             pending: 0,
             succeeded: 0,
             failed: 0,
-            reason: None,
-            message: None,
+            reason,
+            message,
             waiting_since: None,
             waiting_seconds: None,
         });

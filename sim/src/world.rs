@@ -188,8 +188,8 @@ impl World {
     /// Advances the clock by one second. Pods and Jobs whose time is over by then end.
     pub fn tick(&mut self) {
         self.now += SignedDuration::from_secs(1);
-        let deadline = self.controllers.next_deadline();
-        if self.finish_pods() || deadline.is_some_and(|deadline| deadline <= self.now) {
+        let next = self.controllers.next_change();
+        if self.finish_pods() || next.is_some_and(|next| next <= self.now) {
             self.run_controllers();
         }
     }
@@ -214,7 +214,7 @@ impl World {
     /// When the next pod or Job ends, or a gang becomes stale.
     fn next_end(&self) -> Option<Timestamp> {
         let ends = self.timers.values().filter_map(|(timer, since)| end_of(timer, *since));
-        ends.chain(self.controllers.next_deadline()).chain(self.next_due).min()
+        ends.chain(self.controllers.next_change()).chain(self.next_due).min()
     }
 
     /// Changes the facts of a pod, if it exists.
@@ -552,6 +552,7 @@ impl World {
             }
             Decision::Evict { pod, node, cause } => {
                 self.remember_group(&pod.key);
+                self.controllers.evict(pod.key.clone());
                 self.terminate_pod(&pod.key);
                 events.iter().for_each(|event| self.emit(event));
                 let (pod, node, cause) = (pod.key.clone(), node.clone(), cause.clone());

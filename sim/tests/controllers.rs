@@ -76,7 +76,8 @@ fn an_indexed_job_creates_and_replaces_indexes_in_order() {
     let spec = "parallelism: 3, completions: 12, completionMode: Indexed";
     let objects = cluster(3) + &job("a", spec, None);
     let steps = "steps:\n- {cycles: 1, expect: {binds: {default/a-0: n, default/a-1: n, default/a-2: n}}}\n\
-                 - {setPodPhase: {default/a-1: Failed}, cycles: 1, expect: {binds: {default/a-1-1: n}, bindCount: 1}}\n\
+                 - {setPodPhase: {default/a-1: Failed}, cycles: 9, expect: {bindCount: 0}}\n\
+                 - {cycles: 1, expect: {binds: {default/a-1-1: n}, bindCount: 1}}\n\
                  - {setPodPhase: {default/a-0: Succeeded}, cycles: 1, expect: {binds: {default/a-3: n}, bindCount: 1}}\n";
     check(&objects, steps);
 }
@@ -130,7 +131,9 @@ fn a_job_fails_at_its_deadline() {
 fn a_job_fails_when_more_pods_fail_than_its_limit() {
     let spec = POD_SPEC.replacen('{', "{activeDeadlineSeconds: 1, ", 1);
     let job = job("a", "backoffLimit: 2, parallelism: 1", None).replace(POD_SPEC, &spec);
-    let steps = "steps:\n- {cycles: 9, expect: {bindCount: 3}}\n";
+    // They fail in seconds 2, 13 and 34: replacements wait for 10 s, then 20 s.
+    let steps = "steps:\n- {cycles: 11, expect: {bindCount: 1}}\n- {cycles: 1, expect: {bindCount: 1}}\n\
+                 - {cycles: 20, expect: {bindCount: 0}}\n- {cycles: 100, expect: {bindCount: 1}}\n";
     check(&(cluster(1) + &job), steps);
 }
 
@@ -239,4 +242,129 @@ fn problems_of_templates_are_reported_for_their_controllers() {
         let CaseOutcome::Invalid(problems) = &results[0].outcome else { panic!("{results:?}") };
         assert!(problems[0].message.contains(message), "{message} in {}", problems[0].message);
     }
+}
+
+/// A cluster in which a job of higher priority takes the places of `n` pods of Job `a`, which has `spec` too.
+fn preempted(n: usize, spec: &str) -> String {
+    let urgent = "{schedulerName: kube-batch, priorityClassName: urgent, containers: [{name: c, resources: {requests: {cpu: 1}}}]}";
+    let job_b = format!(
+        "- {{apiVersion: batch/v1, kind: Job, metadata: {{name: b, creationTimestamp: '2025-01-02T00:00:00Z'}}, \
+         spec: {{parallelism: {n}, template: {{spec: {urgent}}}}}}}\n"
+    );
+    let class = "- {apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: urgent}, value: 100}\n";
+    let running: String = (0..n)
+        .map(|index| running(&format!("a-{index}"), &owner("Job", "a", "default/a")))
+        .collect();
+    let spec = format!("parallelism: {n}, completions: {n}, {spec}");
+    cluster(n) + class + &job("a", &spec, None) + &running + &job_b
+}
+
+fn check_preempted(n: usize, spec: &str, steps: &str) {
+    let config = "config:\n  actions: allocate, preempt\n  tiers:\n  - plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: nodeorder}]\n";
+    let case = format!("name: test\n{config}objects:\n{}{steps}\n", preempted(n, spec));
+    for result in run_all(case.as_bytes(), &Registry::builtin(), Search::Index) {
+        assert_eq!(result.outcome, CaseOutcome::Pass, "{case}");
+    }
+}
+
+const IGNORE: &str =
+    "podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget}]}]}";
+
+#[test]
+fn a_job_fails_when_more_pods_are_evicted_than_its_limit() {
+    let evicted = "steps:\n- {cycles: 2, expect: {evictCount: 7, pods: {default/a: {total: 0}}}}\n";
+    check_preempted(
+        7,
+        "backoffLimit: 6",
+        &format!("{evicted}- {{cycles: 900, expect: {{pods: {{default/a: {{total: 0}}}}}}}}\n"),
+    );
+    // Seven failures delay the replacements by 640 s, more than the 600 s that they may.
+    let later = |total: usize| format!("expect: {{pods: {{default/a: {{total: {total}}}}}}}");
+    let steps =
+        format!("{evicted}- {{cycles: 590, {}}}\n- {{cycles: 20, {}}}\n", later(0), later(7));
+    check_preempted(7, IGNORE, &steps);
+    check_preempted(7, "backoffLimit: 7", &steps);
+    check_preempted(7, "backoffLimit: 2147483647", &steps);
+}
+
+#[test]
+fn a_rule_may_fail_the_job_or_an_index() {
+    let rule = |action: &str| {
+        format!(
+            "podFailurePolicy: {{rules: [{{action: {action}, onPodConditions: [{{type: DisruptionTarget}}]}}]}}"
+        )
+    };
+    let steps = |total: usize| {
+        format!(
+            "steps:\n- {{cycles: 2, expect: {{evictCount: 2}}}}\n- {{cycles: 100, expect: {{pods: {{default/a: {{total: {total}}}}}}}}}\n"
+        )
+    };
+    check_preempted(2, &rule("FailJob"), &steps(0));
+    check_preempted(2, &rule("Count"), &steps(2));
+    let indexed = "completionMode: Indexed, backoffLimitPerIndex: 1";
+    check_preempted(2, &format!("{indexed}, {}", rule("FailIndex")), &steps(0));
+    // The first rule that matches decides, here by the exit code.
+    let exit = "podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: In, values: [143]}}, {action: Ignore, onPodConditions: [{type: DisruptionTarget}]}]}";
+    check_preempted(2, exit, &steps(0));
+}
+
+#[test]
+fn each_index_waits_for_its_own_failures() {
+    let spec = format!("completionMode: Indexed, backoffLimitPerIndex: 3, {IGNORE}");
+    let later = |total: usize| format!("expect: {{pods: {{default/a: {{total: {total}}}}}}}");
+    let steps = format!(
+        "steps:\n- {{cycles: 2, expect: {{evictCount: 7}}}}\n- {{cycles: 6, {}}}\n- {{cycles: 4, {}}}\n",
+        later(0),
+        later(7)
+    );
+    check_preempted(7, &spec, &steps);
+}
+
+#[test]
+fn a_pod_that_succeeds_ends_the_delay() {
+    let objects = cluster(2) + &job("a", "parallelism: 2, completions: 9, backoffLimit: 9", None);
+    let steps = "steps:\n- {cycles: 1, expect: {bindCount: 2}}\n\
+                 - {setPodPhase: {default/a-0: Failed}, cycles: 5, expect: {bindCount: 0}}\n\
+                 - {setPodPhase: {default/a-1: Succeeded}, cycles: 1, expect: {bindCount: 2}}\n";
+    check(&objects, steps);
+}
+
+#[test]
+fn a_terminating_pod_is_replaced_at_once_or_when_it_has_ended() {
+    let case = |spec: &str, total: usize| {
+        let environment = "environment: {terminationCycles: 30}\n";
+        let config = "config:\n  actions: allocate, preempt\n  tiers:\n  - plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: nodeorder}]\n";
+        let steps = format!(
+            "steps:\n- {{cycles: 20, expect: {{evictCount: 1, pods: {{default/a: {{total: {total}}}}}}}}}\n"
+        );
+        format!("name: test\n{environment}{config}objects:\n{}{steps}", preempted(1, spec))
+    };
+    for (spec, total) in [("backoffLimit: 6", 1), ("podReplacementPolicy: Failed", 0), (IGNORE, 0)]
+    {
+        let case = case(spec, total);
+        for result in run_all(case.as_bytes(), &Registry::builtin(), Search::Index) {
+            assert_eq!(result.outcome, CaseOutcome::Pass, "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_job_set_is_created_again_or_fails_with_its_jobs() {
+    let set = |policy: &str| {
+        let job = format!(
+            "{{spec: {{backoffLimit: 0, parallelism: 1, completions: 1, template: {{spec: {POD_SPEC}}}}}}}"
+        );
+        format!(
+            "- {{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {{name: s}}, spec: {{{policy}replicatedJobs: \
+             [{{name: w, replicas: 2, template: {job}}}]}}}}\n"
+        )
+    };
+    let fails = "steps:\n- {cycles: 1, expect: {bindCount: 2}}\n\
+                 - {setPodPhase: {default/s-w-0-0: Failed}, cycles: 2, expect: {bindCount: 0, pods: {default/s-w-1: {running: 0}}}}\n";
+    let again = "steps:\n- {cycles: 1, expect: {bindCount: 2}}\n\
+                 - {setPodPhase: {default/s-w-0-0: Failed}, cycles: 2, expect: {bindCount: 2, pods: {default/s-w-1: {running: 1}}}}\n";
+    check(&(cluster(2) + &set("")), fails);
+    check(&(cluster(2) + &set("failurePolicy: {maxRestarts: 1}, ")), again);
+    let rule = "failurePolicy: {maxRestarts: 1, rules: [{action: FailJobSet, onJobFailureReasons: [BackoffLimitExceeded]}]}, ";
+    check(&(cluster(2) + &set(rule)), fails);
 }

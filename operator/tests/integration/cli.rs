@@ -126,7 +126,7 @@ fn the_diagram_in_the_readme_is_current() {
     let diagram = readme.split("```").find(|block| block.starts_with("mermaid\n")).unwrap();
     let example = "examples/borrow-and-reclaim.yaml";
     let conf = ["--config", "examples/scheduler.yaml"];
-    let args = [&["simulate", "-f", example, "-o", "json", "--cycles", "14"], &conf[..]].concat();
+    let args = [&["simulate", "-f", example, "-o", "json", "--cycles", "18"], &conf[..]].concat();
     let outcome: Value = serde_json::from_str(&stdout(&kube_batch(&args))).unwrap();
     // Cycle, and job of the pod that starts or for which another is evicted.
     let mut counts: BTreeMap<(u64, &str), usize> = BTreeMap::new();
@@ -134,7 +134,8 @@ fn the_diagram_in_the_readme_is_current() {
         let number = cycle["cycle"].as_u64().unwrap();
         let entries = |list: &str| cycle[list].as_array().unwrap();
         let started = entries("binds").iter().map(|bind| bind["pod"].as_str().unwrap());
-        let started = started.map(|pod| pod.rsplit_once('-').unwrap().0);
+        let jobs = ["default/llm-a", "default/llm-b", "default/sweep"];
+        let started = started.map(|pod| jobs.into_iter().find(|job| pod.starts_with(job)).unwrap());
         let gainers = entries("evictions").iter().map(|eviction| eviction["for"].as_str().unwrap());
         for job in started.chain(gainers) {
             *counts.entry((number, job)).or_default() += 1;
@@ -143,16 +144,16 @@ fn the_diagram_in_the_readme_is_current() {
     let expected = [
         ((1, "default/llm-a"), 6),
         ((2, "default/llm-a"), 6),
-        ((6, "default/llm-b"), 6),
-        ((10, "default/sweep"), 6),
+        ((8, "default/llm-b"), 6),
+        ((14, "default/sweep"), 6),
     ];
     assert_eq!(counts, BTreeMap::from(expected));
     for bar in [
         "sweep, 16 pods :0, 1\n",
-        "sweep, 10 pods :1, 10\n",
-        "sweep, 16 pods :10, 14\n",
-        "llm-a, 6 pods :active, 2, 6\n",
-        "llm-b, 6 pods :active, 6, 10\n",
+        "sweep, 10 pods :1, 14\n",
+        "sweep, 16 pods :14, 18\n",
+        "llm-a, 6 pods :active, 2, 8\n",
+        "llm-b, 6 pods :active, 8, 14\n",
     ] {
         assert!(diagram.contains(bar), "{bar} in {diagram}");
     }

@@ -1,5 +1,8 @@
 //! The controller of Job.
 
+mod failure_policy;
+mod failures;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
@@ -11,12 +14,12 @@ use kube_batch_model::{
     status::TaskStatus,
 };
 
+use self::failures::Failures;
+pub(crate) use self::failures::JobFailure;
 use super::plan::{NewPod, Numbers, OwnedPod, Plan, is_free, number_of_pods};
 
 /// Label of the pods of an indexed Job.
 const INDEX_LABEL: &str = "batch.kubernetes.io/job-completion-index";
-/// Number of failed pods after which a Job fails, as Kubernetes sets it.
-const BACKOFF_LIMIT: i32 = 6;
 
 /// What a Job wants, and how far it is.
 #[derive(Clone, Debug, Default)]
@@ -26,20 +29,20 @@ pub(crate) struct JobRun {
     is_indexed: bool,
     is_suspended: bool,
     is_finished: bool,
-    /// Whether it has failed here.
-    has_failed: bool,
+    /// Why it has failed, if that was here.
+    failure: Option<JobFailure>,
     deadline: Option<SignedDuration>,
-    backoff_limit: usize,
+    failures: Failures,
     /// Pods that have succeeded, and failed, according to the status.
     reported: (usize, usize),
-    /// Those of them that are not in the input; known when the controller first runs.
-    gone: Option<(usize, usize)>,
+    /// Pods that have succeeded, but are not in the input; known when the controller first runs.
+    gone: Option<usize>,
     /// Indexes that have succeeded, as far as the status knows.
     done: BTreeSet<usize>,
     /// When it started.
     started: Option<Timestamp>,
-    /// When its pods are stopped, while it has some.
-    ends: Option<Timestamp>,
+    /// When it stops its pods, while it has some, or creates pods that wait for their turn.
+    next_change: Option<Timestamp>,
     /// Number of pods created for each index.
     attempts: BTreeMap<usize, usize>,
 }
@@ -71,8 +74,7 @@ impl JobRun {
                 || has("SuccessCriteriaMet")
                 || has("FailureTarget"),
             deadline: spec.active_deadline_seconds.map(SignedDuration::from_secs),
-            backoff_limit: count("spec.backoffLimit", spec.backoff_limit.or(Some(BACKOFF_LIMIT)))?
-                .unwrap_or_default(),
+            failures: Failures::new(key, spec)?,
             reported: (counted(status.succeeded), counted(status.failed)),
             done: indexes(status.completed_indexes.as_deref().unwrap_or_default(), completions),
             completions,
@@ -82,20 +84,27 @@ impl JobRun {
 
     pub(super) fn keep_progress(&mut self, old: Self) {
         self.is_finished |= old.is_finished;
-        self.has_failed |= old.has_failed;
+        self.failure = old.failure;
+        self.failures.keep_progress(old.failures);
         self.gone = old.gone;
         self.done.extend(old.done);
         self.started = old.started;
         self.attempts = old.attempts;
     }
 
-    pub(super) const fn has_failed(&self) -> bool {
-        self.has_failed
+    /// Its JobSet has failed.
+    pub(super) const fn finish(&mut self) {
+        self.is_finished = true;
+        self.next_change = None;
     }
 
-    /// When its pods are stopped, while it has some.
-    pub(super) const fn ends(&self) -> Option<Timestamp> {
-        self.ends
+    pub(super) const fn failure(&self) -> Option<JobFailure> {
+        self.failure
+    }
+
+    /// When it does something without a change of its pods.
+    pub(super) const fn next_change(&self) -> Option<Timestamp> {
+        self.next_change
     }
 
     pub(super) fn plan(
@@ -103,19 +112,17 @@ impl JobRun {
         numbers: &mut Numbers,
         owner: &ObjectKey,
         pods: &[OwnedPod],
+        evicted: &BTreeSet<ObjectKey>,
         store: &Store,
         now: Timestamp,
     ) -> Plan {
         let with = |status| pods.iter().filter(move |pod| pod.status == status);
-        let (succeeded, failed) =
-            (with(TaskStatus::Succeeded).count(), with(TaskStatus::Failed).count());
+        let succeeded = with(TaskStatus::Succeeded).count();
         let active: Vec<&OwnedPod> = pods.iter().filter(|pod| pod.is_active()).collect();
         let (reported_succeeded, reported_failed) = self.reported;
-        let (gone_succeeded, gone_failed) = *self.gone.get_or_insert((
-            reported_succeeded.saturating_sub(succeeded),
-            reported_failed.saturating_sub(failed),
-        ));
-        self.ends = None;
+        let gone = *self.gone.get_or_insert(reported_succeeded.saturating_sub(succeeded));
+        self.failures.look(owner, pods, reported_failed, evicted, now);
+        self.next_change = None;
         if self.is_finished {
             return Plan::default();
         }
@@ -126,25 +133,35 @@ impl JobRun {
         if self.is_suspended {
             // The time of activeDeadlineSeconds starts again when it is resumed.
             self.started = None;
+            self.failures.forget_pods();
             return stop();
+        }
+        if self.is_indexed {
+            self.done.extend(with(TaskStatus::Succeeded).filter_map(|pod| pod.index));
         }
         let started = *self.started.get_or_insert(now);
         let ends = self.deadline.and_then(|deadline| started.checked_add(deadline).ok());
-        if ends.is_some_and(|ends| ends <= now) || failed + gone_failed > self.backoff_limit {
+        let is_late =
+            || ends.is_some_and(|ends| ends <= now).then_some(JobFailure::DeadlineExceeded);
+        self.failure = self.failures.of_job(self.completions, self.done.len()).or_else(is_late);
+        if self.failure.is_some() {
             self.is_finished = true;
-            self.has_failed = true;
             return stop();
         }
-        let wanted = self.n_active(succeeded + gone_succeeded);
-        let n_missing = wanted.saturating_sub(active.len());
-        let create = if self.is_indexed {
-            self.done.extend(with(TaskStatus::Succeeded).filter_map(|pod| pod.index));
+        let wanted = self.n_active(succeeded + gone);
+        let n_kept = active.len() + self.failures.n_waited_for(pods);
+        let n_missing = wanted.saturating_sub(n_kept);
+        let (create, later) = if self.is_indexed {
             let busy = active.iter().filter_map(|pod| pod.index).collect();
-            self.next_indexes(n_missing, &busy, owner, store)
+            self.next_indexes(n_missing, &busy, owner, store, now)
         } else {
-            numbers.next(n_missing, owner, store)
+            match self.failures.waits_until(None, now).filter(|_| n_missing > 0) {
+                Some(later) => (Vec::new(), Some(later)),
+                None => (numbers.next(n_missing, owner, store), None),
+            }
         };
-        self.ends = ends.filter(|_| !active.is_empty() || !create.is_empty());
+        let ends = ends.filter(|_| !active.is_empty() || !create.is_empty());
+        self.next_change = ends.into_iter().chain(later).min();
         Plan { create, ..Plan::default() }
     }
 
@@ -156,19 +173,25 @@ impl JobRun {
         }
     }
 
-    /// The next pods of the lowest indexes that have neither succeeded nor a pod.
+    /// The next pods of the lowest indexes that have neither succeeded or failed nor a pod, and when the first of those
+    /// can be created that have to wait.
     fn next_indexes(
         &mut self,
         n_pods: usize,
         busy: &BTreeSet<usize>,
         owner: &ObjectKey,
         store: &Store,
-    ) -> Vec<NewPod> {
+        now: Timestamp,
+    ) -> (Vec<NewPod>, Option<Timestamp>) {
         let all = 0..self.completions.unwrap_or_default();
-        let free = all.filter(|index| !self.done.contains(index) && !busy.contains(index));
-        let indexes: Vec<usize> = free.take(n_pods).collect();
+        let is_over = |index: &usize| self.done.contains(index) || self.failures.has_failed(*index);
+        let free = all.filter(|index| !is_over(index) && !busy.contains(index));
+        let waits = |index: &usize| self.failures.waits_until(Some(*index), now);
+        let (late, indexes): (Vec<usize>, Vec<usize>) =
+            free.take(n_pods).partition(|index| waits(index).is_some());
+        let later = late.iter().filter_map(waits).min();
         let new = |index| NewPod { name: self.name_of(index, owner, store), index: Some(index) };
-        indexes.into_iter().map(new).collect()
+        (indexes.into_iter().map(new).collect(), later)
     }
 
     /// `job-2` for the first pod of index 2, then `job-2-1`.

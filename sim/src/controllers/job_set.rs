@@ -1,11 +1,13 @@
 //! The controllers of the Jobs of manifests and JobSets.
+//!
+//! Source for restarts: `pkg/controllers/failure_policy.go` of JobSet 0.12.
 
 use jiff::Timestamp;
 use k8s_openapi::{
     api::batch::v1::Job,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
-use kube_batch_api::jobset::JobSet;
+use kube_batch_api::jobset::{JobSet, JobSetFailurePolicy};
 use kube_batch_model::{facts::FactError, name::ObjectKey};
 
 use super::{
@@ -15,6 +17,43 @@ use super::{
     pods::Pods,
     template::Template,
 };
+
+/// Label of the pods of a JobSet: its part of the set.
+pub(super) const REPLICATED_JOB: &str = "jobset.sigs.k8s.io/replicatedjob-name";
+
+/// How far a JobSet is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct JobSetRun {
+    n_restarts: usize,
+    pub(super) has_failed: bool,
+}
+
+impl JobSetRun {
+    /// One of its Jobs has failed: either all are created again, or the set has failed.
+    pub(super) fn job_failed(
+        &mut self,
+        policy: Option<&JobSetFailurePolicy>,
+        replicated_job: &str,
+        reason: &str,
+    ) {
+        let rules = policy.iter().flat_map(|policy| &policy.rules);
+        let rule = rules.clone().find(|rule| {
+            let names = |names: &[String], name: &str| {
+                names.is_empty() || names.iter().any(|own| own == name)
+            };
+            names(&rule.target_replicated_jobs, replicated_job)
+                && names(&rule.on_job_failure_reasons, reason)
+        });
+        let most = policy.and_then(|policy| policy.max_restarts).unwrap_or(0);
+        let is_left = self.n_restarts < usize::try_from(most).unwrap_or(0);
+        match rule.map(|rule| &*rule.action) {
+            Some("RestartJobSetAndIgnoreMaxRestarts") => {}
+            Some("FailJobSet") => self.has_failed = true,
+            Some(_) | None if is_left => self.n_restarts += 1,
+            Some(_) | None => self.has_failed = true,
+        }
+    }
+}
 
 /// The Jobs of a JobSet, named `<jobset>-<replicated job>-<number>`; none when it has finished.
 pub(crate) fn jobs_of(
@@ -46,7 +85,7 @@ pub(crate) fn jobs_of(
             let meta = template.metadata.unwrap_or_default();
             let labels = [
                 ("jobset.sigs.k8s.io/jobset-name", key.name.to_string()),
-                ("jobset.sigs.k8s.io/replicatedjob-name", replicated.name.clone()),
+                (REPLICATED_JOB, replicated.name.clone()),
                 ("jobset.sigs.k8s.io/job-index", number.to_string()),
             ];
             let of_pods = spec.template.metadata.get_or_insert_default();

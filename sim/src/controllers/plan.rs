@@ -53,6 +53,11 @@ pub(crate) struct NewPod {
 }
 
 impl OwnedPod {
+    /// Whether it has succeeded or failed.
+    pub(crate) const fn has_ended(&self) -> bool {
+        matches!(self.status, TaskStatus::Succeeded | TaskStatus::Failed)
+    }
+
     /// Whether it is neither finished nor terminating.
     pub(crate) const fn is_active(&self) -> bool {
         match self.status {

@@ -1,11 +1,13 @@
 //! The pods that a controller wants.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use kube_batch_cache::store::Store;
 use kube_batch_model::name::ObjectKey;
 
 use super::{
-    job::JobRun,
+    job::{JobFailure, JobRun},
     plan::{Numbers, Ordinals, OwnedPod, Plan},
 };
 
@@ -33,27 +35,36 @@ impl Pods {
         }
     }
 
-    /// When the controller stops its pods.
-    pub(crate) fn deadline(&self) -> Option<Timestamp> {
+    /// When the controller does something without a change of its pods.
+    pub(crate) fn next_change(&self) -> Option<Timestamp> {
         match self {
-            Self::Job(job, _) => job.ends(),
+            Self::Job(job, _) => job.next_change(),
             Self::Replicas(..) | Self::Ordinals(_) => None,
         }
     }
 
-    /// Whether it is a Job that has failed.
-    pub(crate) fn has_failed(&self) -> bool {
+    /// Why it has failed, if it is a Job that has.
+    pub(crate) fn failure(&self) -> Option<JobFailure> {
         match self {
-            Self::Job(job, _) => job.has_failed(),
-            Self::Replicas(..) | Self::Ordinals(_) => false,
+            Self::Job(job, _) => job.failure(),
+            Self::Replicas(..) | Self::Ordinals(_) => None,
         }
     }
 
-    /// What the controller `owner` does with these pods.
+    /// It creates no pods any more.
+    pub(crate) fn finish(&mut self) {
+        if let Self::Job(job, _) = self {
+            job.finish();
+        }
+    }
+
+    /// What the controller `owner` does with these pods. Pods that the scheduler has `evicted` have a condition that
+    /// says so.
     pub(crate) fn plan(
         &mut self,
         owner: &ObjectKey,
         pods: &[OwnedPod],
+        evicted: &BTreeSet<ObjectKey>,
         store: &Store,
         now: Timestamp,
     ) -> Plan {
@@ -64,7 +75,7 @@ impl Pods {
                 Plan { create: numbers.next(n_missing, owner, store), ..Plan::default() }
             }
             Self::Ordinals(ordinals) => ordinals.plan(owner, pods, store),
-            Self::Job(job, numbers) => job.plan(numbers, owner, pods, store, now),
+            Self::Job(job, numbers) => job.plan(numbers, owner, pods, evicted, store, now),
         }
     }
 }

@@ -140,7 +140,7 @@ impl Shared {
         format!(
             "- {{apiVersion: scheduling.sigs.dev/v1alpha2, kind: Queue, metadata: {{name: q{queue}}}, spec: {{weight: 1}}}}
 - {{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {{name: t{queue}}}, spec: {{spec: {{devices: {{requests: [{{name: r, exactly: {{deviceClassName: {class}, {wants}}}}}]}}}}}}}}
-- {{apiVersion: batch/v1, kind: Job, metadata: {{name: j{queue}}}, spec: {{parallelism: {n_pods}, template: {{metadata: {{annotations: {{scheduling.sigs.dev/queue: q{queue}}}}}, spec: {{schedulerName: kube-batch, restartPolicy: Never, {claims}containers: [{{name: c, resources: {{{container}}}}}]}}}}}}}}\n"
+- {{apiVersion: apps/v1, kind: ReplicaSet, metadata: {{name: j{queue}}}, spec: {{replicas: {n_pods}, selector: {{matchLabels: {{job: j{queue}}}}}, template: {{metadata: {{labels: {{job: j{queue}}}, annotations: {{scheduling.sigs.dev/queue: q{queue}}}}}, spec: {{schedulerName: kube-batch, {claims}containers: [{{name: c, resources: {{{container}}}}}]}}}}}}}}\n"
         )
     }
 
