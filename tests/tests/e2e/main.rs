@@ -11,6 +11,7 @@ mod certificates;
 mod changes;
 mod chart;
 mod devices;
+mod evicted_jobs;
 mod evictions;
 mod first_contact;
 mod gangs;

@@ -1,0 +1,124 @@
+//! What the Job controller makes of pods that were evicted, and whether `simulate` predicts it.
+
+use std::{
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use xtask_launcher::build::root;
+
+use crate::bed::{Bed, NAMESPACE, binary, group, job, nodes, queue};
+
+/// Pods that a reclaim takes from the Job: more than the `backoffLimit` of Kubernetes, 6.
+const N_EVICTED: usize = 8;
+
+/// A cluster in which a Job holds twice what its queue deserves; its scheduler has ended.
+fn borrowed(spec: &Value) -> Bed {
+    let mut bed = Bed::new(&nodes(2, "8"));
+    bed.apply(&queue("research", 1));
+    bed.apply(&queue("training", 1));
+    bed.start_scheduler(&[]);
+    submit(&bed, "sweep", "research", 1, 2 * N_EVICTED, spec);
+    bed.wait_until_running("sweep", 2 * N_EVICTED);
+    bed.take_scheduler(0).kill();
+    bed
+}
+
+/// Applies a PodGroup in a queue and its Job, with more fields in the spec of the Job.
+fn submit(bed: &Bed, name: &str, queue: &str, min: usize, n_pods: usize, spec: &Value) {
+    let mut group = group(name, min);
+    group["spec"]["queue"] = json!(queue);
+    bed.apply(&group);
+    let mut job = job(name, n_pods, "1");
+    for (field, value) in spec.as_object().into_iter().flatten() {
+        job["spec"][field] = value.clone();
+    }
+    bed.apply(&job);
+}
+
+/// The gang that takes back what its queue deserves.
+fn reclaim(bed: &Bed) {
+    submit(bed, "due", "training", N_EVICTED, N_EVICTED, &json!({}));
+    bed.eventually("the pods of the gang exist", || {
+        let n_pods = bed.pods_in("due", "Pending").len();
+        if n_pods == N_EVICTED { Ok(()) } else { Err(format!("{n_pods} exist")) }
+    });
+}
+
+/// What `simulate` says of a PodGroup after this time: `running`, `pending`, and the reason of what it waits for.
+fn predicted(bed: &Bed, name: &str, until: &str) -> (u64, u64, String) {
+    let output = Command::new(binary())
+        .args(["simulate", "-o", "json", "--until", until, "--config"])
+        .arg(root().join("examples/scheduler.yaml"))
+        .arg("--kubeconfig")
+        .arg(bed.plane.kubeconfig())
+        .output()
+        .expect("the binary runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let outcome: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let groups = outcome["podGroups"].as_array().expect("PodGroups");
+    let own = format!("{NAMESPACE}/{name}");
+    let group = groups.iter().find(|group| group["podGroup"] == own.as_str());
+    let group = group.unwrap_or_else(|| panic!("{own} is reported: {outcome}"));
+    let count = |field: &str| group[field].as_u64().unwrap_or_default();
+    let reason = group["reason"].as_str().unwrap_or_default().to_owned();
+    (count("running"), count("pending"), reason)
+}
+
+/// The reason of the condition Failed of a Job, if it is True.
+fn failed(bed: &Bed, name: &str) -> Option<String> {
+    let job = bed.get("jobs", name);
+    let conditions = job["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let failed = conditions.iter().find(|own| own["type"] == "Failed" && own["status"] == "True");
+    failed.and_then(|own| own["reason"].as_str()).map(str::to_owned)
+}
+
+#[test]
+fn a_job_that_loses_more_pods_than_its_limit_fails_as_predicted() {
+    let mut bed = borrowed(&json!({}));
+    reclaim(&bed);
+    let sweep = predicted(&bed, "sweep", "30s");
+    assert_eq!(sweep, (0, 0, "BackoffLimitExceeded".to_owned()));
+    assert_eq!(predicted(&bed, "due", "30s").0, N_EVICTED as u64);
+
+    bed.start_scheduler(&[]);
+    bed.wait_until_running("due", N_EVICTED);
+    bed.eventually("the Job has failed", || match failed(&bed, "sweep") {
+        Some(reason) if reason == "BackoffLimitExceeded" => Ok(()),
+        other => Err(format!("{other:?}, {}", bed.get("jobs", "sweep")["status"])),
+    });
+    bed.wait_until_running("sweep", 0);
+}
+
+#[test]
+fn a_job_that_ignores_evictions_gets_its_pods_back_after_ten_seconds() {
+    let spec = json!({
+        "completionMode": "Indexed",
+        "backoffLimitPerIndex": 3,
+        "podFailurePolicy": {
+            "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}],
+        },
+    });
+    let mut bed = borrowed(&spec);
+    reclaim(&bed);
+    let n = N_EVICTED as u64;
+    // Before the back-off has passed and after it: the pods exist again, and wait.
+    assert_eq!(predicted(&bed, "sweep", "8s").0, n);
+    assert_eq!(predicted(&bed, "sweep", "8s").1, 0);
+    assert_eq!(predicted(&bed, "sweep", "30s").1, n);
+
+    bed.start_scheduler(&[]);
+    bed.wait_until_running("due", N_EVICTED);
+    let evicted = Instant::now();
+    bed.eventually("the pods that were evicted exist again", || {
+        let n_pods = bed.pods_in("sweep", "Pending").len();
+        if n_pods == N_EVICTED { Ok(()) } else { Err(format!("{n_pods} exist")) }
+    });
+    let late = evicted.elapsed();
+    println!("the replacements exist {} ms after the gang runs", late.as_millis());
+    assert!(late > Duration::from_secs(4), "{late:?}: there is no back-off any more: say so");
+    assert_eq!(failed(&bed, "sweep"), None);
+    assert_eq!(bed.get("jobs", "sweep")["status"]["failed"].as_u64().unwrap_or(0), 0);
+}
