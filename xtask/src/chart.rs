@@ -133,7 +133,7 @@ const LOCK_AND_MORE: &str = "\
 {{- toYaml . | nindent {+0} }}
 {{- end }}";
 
-const TEMPLATES: [Template; 14] = [
+const TEMPLATES: [Template; 15] = [
     template("rbac.yaml", "rbac.yaml", "", &[]),
     template("user-roles.yaml", "user-roles.yaml", "", &[]),
     template(
@@ -171,6 +171,12 @@ const TEMPLATES: [Template; 14] = [
         "queue-deletion.yaml",
         "admission.queueDeletion.enabled",
         &[at("policyName:", "policyName: {{ include \"kube-batch.fullname\" . }}-queue-deletion")],
+    ),
+    template(
+        "components/job-evictions/policy.yaml",
+        "job-evictions.yaml",
+        "admission.jobEvictions.enabled",
+        &[at("policyName:", "policyName: {{ include \"kube-batch.fullname\" . }}-job-evictions")],
     ),
     template(
         "components/network-policy/policy.yaml",

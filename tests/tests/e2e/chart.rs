@@ -102,6 +102,7 @@ fn values_give_the_manifests_of_the_components() {
         ("queue-tree", "admission.queueTree.enabled=true"),
         ("queue-promises", "admission.queuePromises.enabled=true"),
         ("queue-deletion", "admission.queueDeletion.enabled=true"),
+        ("job-evictions", "admission.jobEvictions.enabled=true"),
         ("flow-control", "flowControl.enabled=true"),
         ("network-policy", "networkPolicy.enabled=true"),
     ] {
@@ -174,6 +175,7 @@ fn every_value_changes_what_is_installed() {
         (promises, "expression: \"'kube-batch:queue-promises'\""),
         (&format!("admission.queuePromises.group=quotas,{promises}"), "expression: \"'quotas'\""),
         ("admission.queueDeletion.enabled=true", "policyName: kube-batch-queue-deletion"),
+        ("admission.jobEvictions.enabled=true", "policyName: kube-batch-job-evictions"),
         ("crds.v1alpha1=true", "name: queues.scheduling.incubator.k8s.io"),
         ("defaultQueue.create=false", "- run\n"),
         ("extraArgs[0]=--v=4", "- --v=4"),
@@ -292,7 +294,7 @@ fn a_release_is_installed_upgraded_and_uninstalled() {
     helm(&older).expect("upgraded");
     // The API server accepts the objects of every value that only enables something in Kubernetes.
     let policies = "admission.queueTree.enabled=true,admission.queuePromises.enabled=true,\
-                    admission.queueDeletion.enabled=true";
+                    admission.queueDeletion.enabled=true,admission.jobEvictions.enabled=true";
     let enabled = &format!(
         "admission.enabled=true,{policies},flowControl.enabled=true,networkPolicy.enabled=true"
     );

@@ -122,3 +122,47 @@ fn a_job_that_ignores_evictions_gets_its_pods_back_after_ten_seconds() {
     assert_eq!(failed(&bed, "sweep"), None);
     assert_eq!(bed.get("jobs", "sweep")["status"]["failed"].as_u64().unwrap_or(0), 0);
 }
+
+#[test]
+fn an_optional_policy_lets_jobs_ignore_evictions() {
+    let bed = Bed::new(&nodes(1, "4"));
+    bed.install_component("job-evictions");
+    let rule = json!([{
+        "action": "Ignore",
+        "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+    }]);
+    // The policy takes effect after some time.
+    bed.eventually("a Job gets the rule", || {
+        drop(bed.kubectl([
+            "delete",
+            "job",
+            "plain",
+            "--namespace",
+            NAMESPACE,
+            "--ignore-not-found",
+        ]));
+        bed.apply(&job("plain", 1, "1"));
+        let spec = bed.get("jobs", "plain")["spec"].clone();
+        let has_rule = spec["podFailurePolicy"]["rules"] == rule;
+        if has_rule && spec["podReplacementPolicy"] == "Failed" {
+            Ok(())
+        } else {
+            Err(spec.to_string())
+        }
+    });
+    let with = |name: &str, change: &dyn Fn(&mut Value)| {
+        let mut job = job(name, 1, "1");
+        change(&mut job["spec"]);
+        bed.apply(&job);
+        bed.get("jobs", name)["spec"]["podFailurePolicy"].clone()
+    };
+    let other = |spec: &mut Value| spec["template"]["spec"]["schedulerName"] = json!("other");
+    assert_eq!(with("other", &other), Value::Null);
+    let restarts =
+        |spec: &mut Value| spec["template"]["spec"]["restartPolicy"] = json!("OnFailure");
+    assert_eq!(with("restarts", &restarts), Value::Null);
+    let own =
+        json!({"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [3]}}]});
+    let has_own = with("own", &|spec: &mut Value| spec["podFailurePolicy"] = own.clone());
+    assert_eq!(has_own["rules"][0]["action"], "FailJob");
+}
