@@ -161,6 +161,8 @@ pub struct GroupOutcome {
     pub total: u32,
     /// Running pods.
     pub running: u32,
+    /// Pods that have a node and do not run yet.
+    pub bound: u32,
     /// Pending pods.
     pub pending: u32,
     /// Succeeded pods.
@@ -346,7 +348,10 @@ impl Outcome {
         let jobs = cycle.into_iter().flat_map(|cycle| cycle.jobs.iter());
         let queues = cycle.into_iter().flat_map(|cycle| &cycle.queues);
         peak.record(world);
-        let mut pod_groups: Vec<GroupOutcome> = jobs.map(|job| group(job, world)).collect();
+        let counts = pods_of_jobs(world);
+        let counts_of = |job: &JobReport| counts.get(&job.key).copied().unwrap_or_default();
+        let mut pod_groups: Vec<GroupOutcome> =
+            jobs.map(|job| group(job, counts_of(job), world)).collect();
         add_failed_jobs(&mut pod_groups, world);
         Self {
             cycles,
@@ -424,7 +429,37 @@ fn waiting_since(report: &JobReport, world: &World) -> Option<Timestamp> {
     oldest.or_else(|| Some(report.group.as_ref()?.created)).filter(|_| is_waiting)
 }
 
-fn group(report: &JobReport, world: &World) -> GroupOutcome {
+/// Pods of a job, after the last cycle.
+#[derive(Clone, Copy, Debug, Default)]
+struct PodCounts {
+    total: u32,
+    running: u32,
+    bound: u32,
+    pending: u32,
+    succeeded: u32,
+    failed: u32,
+}
+
+/// The pods of each job. What a cycle reports is older than what it decided.
+fn pods_of_jobs(world: &World) -> BTreeMap<JobKey, PodCounts> {
+    let mut counts: BTreeMap<JobKey, PodCounts> = BTreeMap::new();
+    for facts in ours(world) {
+        let own = counts.entry(facts.job_key(world.store.served())).or_default();
+        own.total += 1;
+        match facts.status {
+            TaskStatus::Running => own.running += 1,
+            TaskStatus::Allocated | TaskStatus::Binding | TaskStatus::Bound => own.bound += 1,
+            TaskStatus::Pending | TaskStatus::Pipelined => own.pending += 1,
+            TaskStatus::Succeeded => own.succeeded += 1,
+            TaskStatus::Failed => own.failed += 1,
+            TaskStatus::Releasing | TaskStatus::Stuck | TaskStatus::Unknown => {}
+        }
+    }
+    counts
+}
+
+fn group(report: &JobReport, counts: PodCounts, world: &World) -> GroupOutcome {
+    let PodCounts { total, running, bound, pending, succeeded, failed } = counts;
     let since = waiting_since(report, world);
     let unplaced = report.unplaced_because.as_ref();
     let (reason, message) = match report.unschedulable_in_words() {
@@ -437,11 +472,12 @@ fn group(report: &JobReport, world: &World) -> GroupOutcome {
         queue: report.queue.as_ref().map(ToString::to_string),
         phase: report.phase.to_string(),
         min_member: report.min_available,
-        total: report.n_tasks,
-        running: report.running,
-        pending: report.pending,
-        succeeded: report.succeeded,
-        failed: report.failed,
+        total,
+        running,
+        bound,
+        pending,
+        succeeded,
+        failed,
         reason,
         message,
         waiting_since: since.as_ref().map(ToString::to_string),
@@ -461,7 +497,7 @@ fn add_failed_jobs(groups: &mut Vec<GroupOutcome>, world: &World) {
         let reason = Some(failure.reason().to_owned());
         let message = Some(format!("Job {} failed: {}", job.key, failure.message()));
         if let Some(group) = groups.iter_mut().find(|group| group.pod_group == name) {
-            if group.running + group.pending == 0 {
+            if group.running + group.bound + group.pending == 0 {
                 (group.reason, group.message) = (reason, message);
             }
             continue;
@@ -475,6 +511,7 @@ fn add_failed_jobs(groups: &mut Vec<GroupOutcome>, world: &World) {
             min_member: 1,
             total: 0,
             running: 0,
+            bound: 0,
             pending: 0,
             succeeded: 0,
             failed: 0,

@@ -237,16 +237,21 @@ fn flat_queues(outcome: &Outcome) -> Part {
 }
 
 fn jobs(outcome: &Outcome) -> Part {
-    let mut table = TextTable::new([
+    let has_bound = outcome.pod_groups.iter().any(|group| group.bound > 0);
+    let mut columns = vec![
         ("JOB", Align::Left),
         ("QUEUE", Align::Left),
         ("MIN", Align::Right),
         ("RUNNING", Align::Right),
+    ];
+    columns.extend(has_bound.then_some(("BOUND", Align::Right)));
+    columns.extend([
         ("PENDING", Align::Right),
         ("PHASE", Align::Left),
         ("WAITS", Align::Right),
         ("WHY IT WAITS", Align::Left),
     ]);
+    let mut table = TextTable::new(columns);
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
     for group in &outcome.pod_groups {
         *names.entry(&group.pod_group).or_default() += 1;
@@ -260,11 +265,14 @@ fn jobs(outcome: &Outcome) -> Part {
     let waits = |group: &&GroupOutcome| group.message.is_some();
     let (waiting, others): (Vec<_>, Vec<_>) = outcome.pod_groups.iter().partition(waits);
     for group in waiting.into_iter().chain(others).take(MAX_ROWS) {
-        table.row([
+        let mut row: Vec<Cell> = vec![
             name(group).into(),
             group.queue.as_deref().unwrap_or("-").into(),
             group.min_member.to_string().into(),
             group.running.to_string().into(),
+        ];
+        row.extend(has_bound.then(|| Cell::from(group.bound.to_string())));
+        row.extend([
             group.pending.to_string().into(),
             Cell::styled(
                 match group.phase.as_str() {
@@ -277,6 +285,7 @@ fn jobs(outcome: &Outcome) -> Part {
             group.waiting_seconds.map(age).unwrap_or_default().into(),
             group.message.as_deref().unwrap_or_default().into(),
         ]);
+        table.row(row);
     }
     (table, more_rows(outcome.pod_groups.len(), "jobs"))
 }
