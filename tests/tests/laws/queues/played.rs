@@ -396,6 +396,6 @@ fn guarantees_and_reservations_never_deadlock() {
             failed.push((*seed, waiting));
         }
     }
-    assert!(failed.is_empty(), "jobs wait for ever with {} seeds: {failed:?}", failed.len());
+    assert!(failed.is_empty(), "jobs never end with {} seeds: {failed:?}", failed.len());
     assert!(seeds.len() < 100 || n_kept > 0 && n_jobs > seeds.len(), "nothing is kept free");
 }
