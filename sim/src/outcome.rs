@@ -169,11 +169,11 @@ pub struct GroupOutcome {
     pub succeeded: u32,
     /// Failed pods.
     pub failed: u32,
-    /// Why it is pending, in one word: `NotEnoughResources`, `NotEnoughTasks`, `QueueNotFound`,
-    /// `QueueCapability`, `PodGroupNotFound`.
+    /// Why it is pending, or why its Job has failed, in one word: `NotEnoughResources`,
+    /// `NotEnoughTasks`, `QueueNotFound`, `QueueCapability`, `BackoffLimitExceeded`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Why it, or some of its pods, are pending.
+    /// Why it, or some of its pods, are pending, or why its Job has failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// When the oldest of its pending pods was created, or the group itself if it has no pods.

@@ -28,7 +28,7 @@ const BACKOFF: (SignedDuration, SignedDuration) =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobFailure {
     DeadlineExceeded,
-    /// So many pods have failed, and the limit.
+    /// More pods failed or were evicted than the limit.
     BackoffLimitExceeded {
         n_failed: usize,
         limit: usize,
@@ -50,7 +50,7 @@ impl JobFailure {
         }
     }
 
-    /// What a user can do about it, or what happened.
+    /// What happened, for people.
     pub(crate) fn message(self) -> String {
         match self {
             Self::DeadlineExceeded => "it ran longer than spec.activeDeadlineSeconds".to_owned(),
