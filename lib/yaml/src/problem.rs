@@ -71,43 +71,21 @@ impl Problems {
 ///
 /// Close enough is one error in three letters; letter case is ignored. The first word wins a tie.
 pub fn suggest<'k>(text: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
-    let lower: Vec<char> = text.to_lowercase().chars().take(MAX_SUGGESTED + 1).collect();
-    if lower.len() > MAX_SUGGESTED {
+    if text.len() > MAX_SUGGESTED {
         return None;
     }
+    let lower = text.to_lowercase();
     let candidates = known.into_iter().filter_map(|candidate| {
-        let other: Vec<char> = candidate.to_lowercase().chars().collect();
-        let slips = distance(&lower, &other);
-        (slips <= lower.len().max(other.len()) / 3).then_some((slips, candidate))
+        let other = candidate.to_lowercase();
+        let slips = strsim::osa_distance(&lower, &other);
+        let n_letters = lower.chars().count().max(other.chars().count());
+        (slips <= n_letters / 3).then_some((slips, candidate))
     });
     candidates.min_by_key(|(slips, _)| *slips).map(|(_, candidate)| candidate)
 }
 
-/// Longer words are not searched; the cost is quadratic in the length.
+/// Words of more bytes are not searched; the cost is quadratic in the length.
 const MAX_SUGGESTED: usize = 64;
-
-/// Number of letters to insert, remove, change, or swap with a neighbour.
-///
-/// Source: the "optimal string alignment" distance.
-fn distance(left: &[char], right: &[char]) -> usize {
-    let mut before: Vec<usize> = Vec::new();
-    let mut above: Vec<usize> = (0..=right.len()).collect();
-    for (row, letter) in left.iter().enumerate() {
-        let mut here = vec![row + 1];
-        for (column, other) in right.iter().enumerate() {
-            let change = above[column] + usize::from(letter != other);
-            let mut best = change.min(above[column + 1] + 1).min(here[column] + 1);
-            let swapped =
-                row > 0 && column > 0 && *letter == right[column - 1] && left[row - 1] == *other;
-            if swapped {
-                best = best.min(before[column - 1] + 1);
-            }
-            here.push(best);
-        }
-        before = std::mem::replace(&mut above, here);
-    }
-    above.last().copied().unwrap_or_default()
-}
 
 /// A text cut to a length that fits a message.
 pub(crate) fn shorten(text: &str) -> String {
@@ -121,20 +99,6 @@ pub(crate) fn shorten(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn errors(left: &str, right: &str) -> usize {
-        distance(&left.chars().collect::<Vec<_>>(), &right.chars().collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn distance_counts_errors() {
-        assert_eq!(errors("", "abc"), 3);
-        assert_eq!(errors("abc", ""), 3);
-        assert_eq!(errors("minMember", "minMember"), 0);
-        assert_eq!(errors("minMembers", "minMember"), 1);
-        assert_eq!(errors("weihgt", "weight"), 1);
-        assert_eq!(errors("kitten", "sitting"), 3);
-    }
 
     #[test]
     fn only_what_is_close_is_suggested() {
