@@ -185,7 +185,8 @@ const NODEORDER: &[Setting] = &[
 ];
 
 const FILTER: &str = "change the pods that the filter should not restrict";
-const EXTENSION_POINT: &str = "remove the plugin if it should not decide this";
+const EXTENSION_POINT: &str = "the plugin decides this as well; removing it would end all else that it does, such \
+                               as gangs or shares";
 const NO_PARTS_OF_DEVICES: &str = "kube-batch does not assign parts of devices";
 const WHOLE_DEVICES: &str =
     "request whole devices, or keep Volcano for the pods that share devices";
@@ -209,7 +210,8 @@ static TABLE: &[Row] = &[
         &[of("gang", "gang.strictEnqueue", "true")],
         "kube-batch sets PodGroups to Inqueue itself, and with gang.strictEnqueue: true only while their \
          minResources fit into what is idle or being released, as the action does; without it the capability \
-         of the queue decides alone, so that their pods can preempt, reclaim and make autoscalers add nodes",
+         of the queue decides alone, so that their pods can preempt, reclaim and make autoscalers add nodes; \
+         large jobs are protected by the plugin reservation, which keeps room for those that have waited long",
     ),
     not_needed(
         Action,
@@ -237,9 +239,8 @@ static TABLE: &[Row] = &[
         "reclaim",
         &[],
         Some(differs(
-            "queues with reclaimable: false are reclaimed from too, and pods with \
-             volcano.sh/preemptable: \"false\" may be evicted; protect pods with a \
-             PodDisruptionBudget and the plugin pdb",
+            "pods with volcano.sh/preemptable: \"false\" may be evicted too; protect them \
+             with a PodDisruptionBudget and the plugin pdb",
         )),
     ),
     named(
@@ -259,8 +260,7 @@ static TABLE: &[Row] = &[
         WHOLE_GANGS,
         Some(differs(
             "HyperNodes are not read: the plugin topology keeps the victims for a gang in one domain; \
-             queues with reclaimable: false are reclaimed from too, and pods with \
-             volcano.sh/preemptable: \"false\" may be evicted",
+             pods with volcano.sh/preemptable: \"false\" may be evicted too",
         )),
     ),
     lost(
@@ -358,7 +358,7 @@ static TABLE: &[Row] = &[
     ),
     lost(
         ConvertedPlugin,
-        "numaaware",
+        "numa-aware",
         "kube-batch does not see the NUMA nodes of a machine",
         "set topologyManagerPolicy of the kubelets, which then reject pods that do not fit",
     ),

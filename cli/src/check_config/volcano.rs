@@ -147,8 +147,8 @@ impl Converter<'_> {
         for name in names(text) {
             let is_here = is_here(NameKind::Action, name, self.registry);
             if !is_here && table::row(NameKind::Action, name).is_none() {
-                // Volcano rejects the file too.
-                cursor.problem(self.unknown_action(name));
+                let message = self.unknown_action(name);
+                self.note(cursor, Effect::Differs, message);
             } else if let Some(here) = self.name_here(NameKind::Action, name, cursor) {
                 let is_other = |(other, action): &(&str, String)| *other != name && *action == here;
                 if !actions.iter().any(is_other) {
@@ -164,8 +164,8 @@ impl Converter<'_> {
 
     fn unknown_action(&self, name: &str) -> String {
         let known = self.registry.actions().iter().map(|action| action.name);
-        let hint = suggest(name, known).map(|meant| format!(", did you mean {meant}"));
-        format!("unknown action \"{name}\"{}", hint.unwrap_or_default())
+        let hint = suggest(name, known).map(|meant| format!("; did you mean {meant}?"));
+        format!("action {name} is left out: {UNKNOWN}{}", hint.unwrap_or_default())
     }
 
     fn tier(&mut self, cursor: Cursor<'_>) -> ConvertedTier {
@@ -313,7 +313,7 @@ impl Converter<'_> {
             None if subject.kind == NameKind::ConvertedPlugin => {
                 (Effect::Differs, UNKNOWN_PLUGIN.to_owned())
             }
-            None => (Effect::Differs, "neither kube-batch nor Volcano 1.15 has it".to_owned()),
+            None => (Effect::Differs, UNKNOWN.to_owned()),
         };
         self.note(cursor, effect, format!("{subject} is left out: {reason}"));
     }
@@ -324,6 +324,7 @@ impl Converter<'_> {
     }
 }
 
+const UNKNOWN: &str = "neither kube-batch nor Volcano 1.15 has it";
 const UNKNOWN_PLUGIN: &str = "neither kube-batch nor Volcano 1.15 has it; if it is your own, write it \
                               as a plugin of kube-batch, see docs/plugins.md";
 

@@ -167,7 +167,7 @@ tiers:
         "actions: reclaim, allocate, preempt, backfill\ntiers:\n- plugins:\n  - name: priority\n  - name: topology\n"
     );
     for part in [
-        "warning: standard input:1:10: action reclaim: queues with reclaimable: false",
+        "warning: standard input:1:10: action reclaim: pods with volcano.sh/preemptable",
         "warning: standard input:1:10: action preempt: pods with volcano.sh/preemptable",
         "action shuffle is left out: kube-batch evicts no pods to balance nodes; run the descheduler",
         "note: standard input:3:3: key metrics is left out",
@@ -250,7 +250,7 @@ tiers:
     assert!(plugin(&as_here.stdout, "predicates").contains("predicate.MemoryPressureEnable: true"));
     let other = with(false);
     for part in [
-        "key enableJobStarving of plugin gang is left out: it cannot be false; remove the plugin",
+        "key enableJobStarving of plugin gang is left out: it cannot be false; the plugin decides this",
         "key enableHierarchy of plugin capacity is left out: it cannot be false; remove parent from the queues",
         "predicate.PodAffinityEnable of plugin predicates is left out: it cannot be false; change the pods",
         "predicate.GPUSharingEnable of plugin predicates is left out: kube-batch does not assign parts",
@@ -312,6 +312,21 @@ fn warnings_do_not_make_a_file_invalid() {
 }
 
 #[test]
+fn what_nobody_knows_is_a_warning_and_the_rest_is_converted() {
+    let text = "actions: enqueue, alocate, allocate, mine\ntiers: [{plugins: [{name: gang}, {name: numa-aware}, {name: own}]}]\n";
+    let checked = converted(&[], text);
+    assert!(checked.stdout.contains("actions: allocate\n"), "{}", checked.stdout);
+    for part in [
+        "action alocate is left out: neither kube-batch nor Volcano 1.15 has it; did you mean allocate?",
+        "action mine is left out: neither kube-batch nor Volcano 1.15 has it",
+        "plugin numa-aware is left out: kube-batch does not see the NUMA nodes of a machine",
+        "plugin own is left out: neither kube-batch nor Volcano 1.15 has it",
+    ] {
+        assert!(checked.stderr.contains(part), "{part} in {}", checked.stderr);
+    }
+}
+
+#[test]
 fn every_error_is_listed_and_nothing_is_printed() {
     for (arguments, text, parts) in [
         (
@@ -337,10 +352,9 @@ fn every_error_is_listed_and_nothing_is_printed() {
             &[],
             "actions: enqueue, alocate\ntiers: [{plugins: [{name: gang, enableJobOrder: maybe}]}]\n",
             &[
-                "unknown action \"alocate\", did you mean allocate",
                 "no action is left, list at least allocate",
                 "expected a boolean, found \"maybe\"",
-                "3 errors in configuration standard input",
+                "2 errors in configuration standard input",
             ],
         ),
         (&["--volcano"], "tiers: []\n", &["actions: is missing"]),
