@@ -1,6 +1,6 @@
 //! What commands ask of a cluster. The crate has no client: the program that it is part of has one.
 
-use std::{fmt, path::PathBuf};
+use std::{collections::BTreeSet, fmt, path::PathBuf};
 
 use kube_batch_api::kind::Kind;
 use kube_batch_model::group_version::GroupVersion;
@@ -60,9 +60,63 @@ pub enum Unread {
     NotServed,
 }
 
+/// What problems mean for a simulation: one sentence about all that the user may not read, and one for each kind that the
+/// cluster does not serve.
+pub(crate) fn in_simulation(problems: &[ReadProblem]) -> Vec<String> {
+    let is_denied = |problem: &&ReadProblem| problem.why != Unread::NotServed;
+    let denied: Vec<&ReadProblem> = problems.iter().filter(is_denied).collect();
+    let others = problems.iter().filter(|problem| !is_denied(problem));
+    let others = others.map(ReadProblem::in_simulation);
+    match &denied[..] {
+        [] => others.collect(),
+        [only] => [only.in_simulation()].into_iter().chain(others).collect(),
+        all => [denied_in_simulation(all)].into_iter().chain(others).collect(),
+    }
+}
+
+/// The kinds on which most depends, in this order: what follows from them is said.
+const MOST_IMPORTANT: [Kind; 4] = [Kind::Node, Kind::Pod, Kind::Queue, Kind::PodGroup];
+
+/// How many of the others are named.
+const MAX_NAMED: usize = 3;
+
+fn denied_in_simulation(denied: &[&ReadProblem]) -> String {
+    let (partly, never): (Vec<&ReadProblem>, Vec<&ReadProblem>) =
+        denied.iter().partition(|problem| matches!(problem.why, Unread::ElsewhereThan(..)));
+    let mut parts = Vec::new();
+    if !never.is_empty() {
+        parts.push(format!("not read {}", named(&never)));
+    }
+    if let Some(Unread::ElsewhereThan(namespace, _)) = partly.first().map(|first| &first.why) {
+        parts.push(format!("read {} only in namespace {namespace}", named(&partly)));
+    }
+    let important = MOST_IMPORTANT.iter().filter_map(|kind| {
+        let problem = denied.iter().find(|problem| problem.kind == *kind)?;
+        let elsewhere = if partly.contains(problem) { "elsewhere " } else { "" };
+        Some(format!("{elsewhere}{}", kind.if_missing()))
+    });
+    let important: Vec<String> = important.collect();
+    let so =
+        if important.is_empty() { String::new() } else { format!(": {}", important.join("; ")) };
+    format!("you may {}{so}", parts.join(", and "))
+}
+
+/// The kinds, the most important ones first.
+fn named(problems: &[&ReadProblem]) -> String {
+    let kinds: BTreeSet<Kind> = problems.iter().map(|problem| problem.kind).collect();
+    let important = MOST_IMPORTANT.iter().filter(|kind| kinds.contains(kind));
+    let n_important = important.clone().count();
+    let others = kinds.iter().filter(|kind| !MOST_IMPORTANT.contains(kind)).take(MAX_NAMED);
+    let names = important.chain(others).map(|kind| kind.plural()).collect::<Vec<_>>();
+    match kinds.len().saturating_sub(n_important + MAX_NAMED) {
+        0 => names.join(", "),
+        n_more => format!("{} and {n_more} more kinds", names.join(", ")),
+    }
+}
+
 impl ReadProblem {
     /// What follows for a simulation.
-    pub(crate) fn in_simulation(&self) -> String {
+    fn in_simulation(&self) -> String {
         let Self { kind, resource, why } = self;
         let consequence = kind.if_missing();
         match why {

@@ -28,7 +28,7 @@ use kube_batch_sim::world::World;
 
 pub(crate) use self::input::{InputRemark, remarks};
 use crate::{
-    live::{Lists, ReadProblem},
+    live::{self, Lists},
     table::plural,
     terminal,
 };
@@ -71,7 +71,7 @@ pub(crate) fn load(paths: &[PathBuf], cluster: Lists, world: &mut World) -> Load
     let summary = reader.into_summary();
     let mut loaded = sink.shown.into_loaded();
     loaded.n_objects = summary.n_objects + n_from_cluster;
-    let unread = cluster.problems.iter().map(ReadProblem::in_simulation);
+    let unread = live::in_simulation(&cluster.problems).into_iter();
     for message in unread.chain(ignored_kinds(&summary)) {
         terminal::warning(&message);
         loaded.warnings.push(message);

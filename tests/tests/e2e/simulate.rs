@@ -89,13 +89,15 @@ fn what_a_user_may_not_read_is_reported() {
     bed.eventually("the user may read nodes and the pods of a namespace", || {
         let output = simulate(&user, &[]);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        let denied: Vec<&str> = stderr.lines().filter(|line| line.contains("you may ")).collect();
+        let [denied] = denied[..] else { return Err(stderr) };
         let parts = [
-            "read pods only in namespace default",
-            "cannot read queues.scheduling.sigs.dev, so jobs wait",
-            "cannot list resource",
+            "you may not read queues, podgroups, ",
+            ", and read pods only in namespace default: ",
+            "more kinds",
+            "jobs wait, because their queues do not exist",
         ];
-        let is_met =
-            parts.iter().all(|part| stderr.contains(part)) && !stderr.contains("read nodes");
+        let is_met = parts.iter().all(|part| denied.contains(part)) && !denied.contains("nodes,");
         if is_met { Ok(()) } else { Err(stderr) }
     });
     let result = outcome(&simulate(&user, &[]));
