@@ -153,6 +153,7 @@ pub(crate) struct Metrics {
     pub(crate) pod_hops: Histograms<Hop>,
     pub(crate) snapshot_objects: Family<Kind, Gauge>,
     pub(crate) queue_share: Family<Queue, Gauge<f64, AtomicU64>>,
+    pub(crate) queue_fair_share: Family<QueueResource, Gauge<f64, AtomicU64>>,
     pub(crate) queue_deserved: Family<QueueResource, Gauge<f64, AtomicU64>>,
     pub(crate) queue_reserved: Family<QueueResource, Gauge<f64, AtomicU64>>,
     pub(crate) queue_guaranteed: Family<QueueResource, Gauge<f64, AtomicU64>>,
@@ -208,6 +209,7 @@ impl Metrics {
             pod_hops: Family::new_with_constructor(|| Histogram::new(HOPS)),
             snapshot_objects: Family::default(),
             queue_share: Family::default(),
+            queue_fair_share: Family::default(),
             queue_deserved: Family::default(),
             queue_reserved: Family::default(),
             queue_guaranteed: Family::default(),
@@ -268,7 +270,8 @@ impl Metrics {
             "cycles", "Cycles by result: done, abandoned", cycles;
             "snapshot_objects", "Objects in the snapshot of the last cycle; refused_tasks are waiting pods that are too large", snapshot_objects;
             "queue_share", "Largest fraction of its deserved amount that a queue has allocated, over all resources", queue_share;
-            "queue_deserved", "Amount that a queue deserves, in cores, bytes or units", queue_deserved;
+            "queue_fair_share", "Amount that a queue would deserve if it and all queues that have jobs requested all that there is, in cores, bytes or units", queue_fair_share;
+            "queue_deserved", "Amount that a queue deserves, in cores, bytes or units: of its fair share and what others leave, what its pods request", queue_deserved;
             "queue_reserved", "Amount that is kept free for a job of a queue that has waited long, in cores, bytes or units", queue_reserved;
             "queue_guaranteed", "Amount that is kept free for a queue, whether it uses it or not, in cores, bytes or units", queue_guaranteed;
             "queue_allocated", "Amount that a queue has allocated, in cores, bytes or units", queue_allocated;
@@ -437,6 +440,7 @@ mod tests {
             pod_hops,
             snapshot_objects,
             queue_share,
+            queue_fair_share,
             queue_deserved,
             queue_reserved,
             queue_guaranteed,
@@ -483,6 +487,7 @@ mod tests {
         drop(write_retries.get_or_create(&WriteKind { write: Write::Bind }));
         drop(writes.get_or_create(&Written { write: Write::Bind, result: "done" }));
         drop(queue_share.get_or_create(&Queue { queue: queue() }));
+        drop(queue_fair_share.get_or_create(&of()));
         drop(queue_deserved.get_or_create(&of()));
         drop(queue_reserved.get_or_create(&of()));
         drop(queue_guaranteed.get_or_create(&of()));

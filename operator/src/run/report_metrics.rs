@@ -202,6 +202,7 @@ impl ReportMetrics {
             };
             let requested = report.requested();
             let shown = [
+                &report.fair_share,
                 &report.deserved,
                 &report.guaranteed,
                 &report.allocated,
@@ -237,11 +238,12 @@ impl ReportMetrics {
         (self.amounts, self.capabilities) = (amounts, capabilities);
     }
 
-    /// The gauges of what a queue deserves, is guaranteed, has allocated, has allocated and waits for, waits for, and is
+    /// The gauges of the fair share of a queue, and of what it deserves, is guaranteed, has allocated, has allocated and waits for, waits for, and is
     /// kept for a job of it.
-    fn amount_gauges(&self) -> [&Family<QueueResource, Gauge<f64, AtomicU64>>; 6] {
+    fn amount_gauges(&self) -> [&Family<QueueResource, Gauge<f64, AtomicU64>>; 7] {
         let metrics = &self.metrics;
         [
+            &metrics.queue_fair_share,
             &metrics.queue_deserved,
             &metrics.queue_guaranteed,
             &metrics.queue_allocated,
