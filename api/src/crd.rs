@@ -252,11 +252,11 @@ mod schema {
         state: String,
         /// How many queues name it as parent.
         children: i32,
-        /// Number of its PodGroups in phase Unknown.
+        /// Number of its PodGroups, and of its gangs without one, in phase Unknown.
         unknown: i32,
-        /// Number of its PodGroups in phase Pending.
+        /// Number of its PodGroups, and of its gangs without one, in phase Pending.
         pending: i32,
-        /// Number of its PodGroups in phase Running.
+        /// Number of its PodGroups, and of its gangs without one, in phase Running.
         running: i32,
         /// What its pods hold.
         #[schemars(schema_with = "super::resource_list_schema")]

@@ -520,6 +520,7 @@ impl World {
                 cause: EvictionCause::Preempt(JobInQueue {
                     job: JobKey::annotated(pod.key.clone()),
                     queue: "q0".into(),
+                    is_named: true,
                 }),
                 pod,
                 node: node_name(0),

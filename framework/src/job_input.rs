@@ -30,6 +30,7 @@ use kube_batch_model::{
     facts::{group::GroupFacts, pod::TaskFacts, topology::TopologyFacts},
     job_report::JobReport,
     name::Name,
+    others::Others,
     problem::JobWarning,
     reason::{FitReport, NodeReason},
     resource::Share,
@@ -396,6 +397,8 @@ pub(crate) struct ReportInput<'s> {
     pub(crate) n_fitting: u32,
     /// Which failure is recorded.
     pub(crate) failure: Option<*const Failure>,
+    /// What others have to do with it.
+    pub(crate) others: Option<&'s Arc<Others>>,
     pub(crate) of_others: OfOthers,
 }
 
@@ -422,6 +425,7 @@ impl<'s> ReportInput<'s> {
             was_tried: report.tried,
             n_fitting: report.n_fitting,
             failure: failure.map(Arc::as_ptr),
+            others: report.others(),
             of_others: OfOthers::default(),
         }
     }

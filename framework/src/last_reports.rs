@@ -30,7 +30,7 @@ pub(crate) struct LastReports {
     /// Shared with the result of the cycle.
     pub(crate) reports: Arc<Vec<Arc<JobReport>>>,
     standing: Column<JobIdx, Standing>,
-    /// The phase of each job that has a PodGroup.
+    /// The phase of each job that its queue counts.
     pub(crate) phase: Column<JobIdx, Option<Phase>>,
     /// What the shares are parts of; see [`whole`].
     whole: Whole,
@@ -78,7 +78,13 @@ fn has_no_problem(cluster: &Cluster, job: JobIdx) -> bool {
     cluster.jobs.problem[job].is_none() && cluster.jobs.incomplete_for[job].is_none()
 }
 
-/// A report, its phase if the job has a PodGroup, and how long it holds.
+/// Whether a queue counts a job: it has a PodGroup, or its pods start together without one.
+// Parity: see docs/parity.md#e5.
+fn is_gang(report: &JobReport) -> bool {
+    report.group.is_some() || report.min_available > 1
+}
+
+/// A report, its phase if its queue counts the job, and how long it holds.
 pub(crate) type HeldReport = (Arc<JobReport>, Option<Phase>, Standing);
 
 /// The reports of the last cycle that were not taken yet.
@@ -129,7 +135,7 @@ impl NextReports {
     /// Adds the report of the next job.
     pub(crate) fn push(&mut self, report: Arc<JobReport>, standing: Standing) {
         self.standing.push(standing);
-        self.phase.push(report.group.is_some().then_some(report.phase));
+        self.phase.push(is_gang(&report).then_some(report.phase));
         self.reports.push(report);
     }
 

@@ -702,6 +702,7 @@ fn combined_settings<'a>(plugins: impl Iterator<Item = &'a ConfiguredPlugin>) ->
             reservation_terms: all.reservation_terms.or(own.reservation_terms),
             enqueues_strictly: all.enqueues_strictly || own.enqueues_strictly,
             reports_unready_jobs: all.reports_unready_jobs || own.reports_unready_jobs,
+            shows_other_namespaces: all.shows_other_namespaces || own.shows_other_namespaces,
         }
     })
 }

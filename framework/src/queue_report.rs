@@ -55,7 +55,7 @@ pub struct QueueReport {
     pub reservation: Option<ReservationReport>,
     /// Number of its tasks that the cycle evicted.
     pub evicted: BTreeMap<EvictReason, u32>,
-    /// Number of its PodGroups by phase, and of those of the queues below it.
+    /// Number of its PodGroups and gangs without one by phase, and of those of the queues below it.
     pub groups: BTreeMap<Phase, u32>,
     /// Its amounts that have no effect, with the names of their fields.
     pub without_effect: Vec<String>,

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use kube_batch_model::{
     cluster::Cluster,
     column::{JobIdx, Ordinal, QueueIdx, TaskIdx},
-    decision::{Decision, EvictReason, EvictionCause, JobInQueue, PodRef},
+    decision::{Decision, EvictReason, EvictionCause, PodRef},
     dialect::Transition,
     facts::group::GroupFacts,
     object_status::PodGroupStatus,
@@ -30,10 +30,11 @@ use crate::{
     plugin::QueueShares,
     queue_report::{inactive, oversubscribed, without_effect},
     session::Session,
-    stale_gangs, stuck,
+    similar, stale_gangs, stuck,
     tried::Tried,
 };
 
+mod others;
 mod why;
 
 pub(crate) use self::why::never_fits;
@@ -104,6 +105,8 @@ impl Opening {
 /// Ends a session and returns its result, and what is to be remembered.
 pub(crate) fn close(session: &mut Session, opening: Opening) -> (Cycle, Memory) {
     why::mark_never_fitting(session);
+    others::find(session);
+    similar::find(session);
     let memory = &mut session.turn_log.memory;
     let last = std::mem::take(&mut memory.reports);
     let last = if memory.recalls { last } else { LastReports::default() };
@@ -315,6 +318,7 @@ fn report_input(session: &Session, job: JobIdx, share: Option<Share>) -> ReportI
         was_tried: session.was_tried(job),
         n_fitting: n_fitting_of(session, job),
         failure: failure.map(Arc::as_ptr),
+        others: session.others.get(&job),
         of_others: OfOthers {
             protected_gang: session.refused_gang(job).is_some(),
             eviction: session.evicted_gangs.contains_key(&job),
@@ -338,10 +342,15 @@ fn job_report(
     let cluster = session.cluster();
     let counts = &cluster.jobs.counts[job];
     let n_tasks = cluster.jobs.tasks[job].len() as u32;
-    let (succeeded, failed) = (counts.of(TaskStatus::Succeeded), counts.of(TaskStatus::Failed));
-    let finished = n_tasks > 0 && succeeded + failed == n_tasks;
-    let is_admitted = admission.admits(job);
     let group = cluster.jobs.group[job].as_ref();
+    let completed = group.filter(|group| n_tasks == 0 && stays_completed(group));
+    let stored = |number: i32| u32::try_from(number).unwrap_or_default();
+    let (succeeded, failed) = match completed {
+        Some(group) => (stored(group.status.succeeded), stored(group.status.failed)),
+        None => (counts.of(TaskStatus::Succeeded), counts.of(TaskStatus::Failed)),
+    };
+    let finished = completed.is_some() || n_tasks > 0 && succeeded + failed == n_tasks;
+    let is_admitted = admission.admits(job);
     let warnings = &cluster.jobs.warnings[job];
     let is_news = || {
         group.is_some_and(|group| is_news(group, n_tasks, is_admitted))
@@ -404,6 +413,14 @@ const NEXT_CREDIT: Duration = Duration::from_secs(1);
 /// After so much time it is reported that a PodGroup which was admitted lacks its pods.
 const ANNOUNCED_FOR: Duration = Duration::from_secs(1);
 
+/// Whether a PodGroup without pods waits for none: all that it had have finished, and are deleted. A controller that waits
+/// until it may create pods would wait for ever.
+// Parity: see docs/parity.md#e4-phases.
+fn stays_completed(group: &GroupFacts) -> bool {
+    let statuses = group.version.statuses();
+    group.status.phase == Phase::Completed.name() && !statuses.waits_for_admission()
+}
+
 /// Whether it is news that pods of a PodGroup may be created: its controller does not know yet, so that there are
 /// none is no problem.
 fn is_news(group: &GroupFacts, n_tasks: u32, is_admitted: bool) -> bool {
@@ -432,10 +449,8 @@ fn evicted_as_a_whole(session: &Session, job: JobIdx, phase: Phase) -> Option<Ga
         let before = session.turn_log.memory.evicted.get(&cluster.jobs.key[job]);
         return before.filter(|_| phase != Phase::Running).cloned();
     };
-    let queue = cluster.jobs.queue[gang.by].map(|queue| cluster.queues.facts[queue].name.clone());
-    let job = cluster.jobs.key[gang.by].clone();
-    let job = JobInQueue { job, queue: queue.unwrap_or_default() };
-    Some(GangEviction { cause: EvictionCause::new(gang.reason, job), n_pods: gang.n_tasks })
+    let by = session.named_to(job, gang.by).expect("a scheduled job has a queue");
+    Some(GangEviction { cause: EvictionCause::new(gang.reason, by), n_pods: gang.n_tasks })
 }
 
 /// The problem of a job that is reported on its pods: without a PodGroup, or with one that has no conditions, all.
@@ -465,7 +480,7 @@ fn unplaced_because(
     }
     let cluster = session.cluster();
     Some(match problem_of_pods(cluster, job) {
-        Some(problem) => why::of_problem(cluster, job, problem),
+        Some(problem) => why::of_problem(session, job, problem),
         None => why::of_pods(session, job, of_job),
     })
 }

@@ -16,6 +16,11 @@ use kube_batch_model::{
 /// How many children a message names.
 const MAX_NAMED: usize = 2;
 
+/// Whether a queue starts jobs of a namespace.
+pub(crate) fn serves(cluster: &Cluster, queue: QueueIdx, namespace: &Name) -> bool {
+    problem_of_path(cluster, queue).is_none() && not_allowed(cluster, queue, namespace).is_none()
+}
+
 /// Why the queue of a job does not serve it, if it has something to be served with.
 pub(crate) fn problem_of_queue(cluster: &Cluster, job: JobIdx) -> Option<JobProblem> {
     let queue = cluster.jobs.queue[job]?;

@@ -10,7 +10,10 @@ mod places;
 mod records;
 mod search;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use kube_batch_model::{
@@ -18,6 +21,8 @@ use kube_batch_model::{
     column::{Column, JobIdx, NodeIdx, TaskIdx},
     decision::{Decision, EvictReason},
     gang::{complete::CompleteGroups, tree::GangTree},
+    name::Name,
+    others::Others,
     physical::NotPhysical,
     resource::ResourceVector,
     status::{Placement, TaskStatus},
@@ -95,6 +100,20 @@ pub struct Session {
     /// The jobs that may not place all of their tasks.
     pub(crate) holds: Holds,
     pub(crate) reservations: Reservations,
+    /// What others have to do with it that jobs wait; found at the end.
+    pub(crate) others: BTreeMap<JobIdx, Arc<Others>>,
+    /// The pods that are being terminated, by node; found at the end.
+    pub(crate) leaving: BTreeMap<NodeIdx, Leaving>,
+    /// The queue that was meant, by the name that a job has and its namespace; found at the end.
+    pub(crate) similar_queues: BTreeMap<(Name, Name), Option<Name>>,
+}
+
+/// The pods that are being terminated on a node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaving {
+    pub(crate) n_pods: u32,
+    /// When the grace period of the last of them ends, if it is known of all.
+    pub(crate) end: Option<Timestamp>,
 }
 
 /// What the cluster was like before the session opened.
@@ -210,6 +229,9 @@ impl Session {
             work_before: 0,
             holds: Holds::new(),
             reservations: Reservations::default(),
+            others: BTreeMap::new(),
+            leaving: BTreeMap::new(),
+            similar_queues: BTreeMap::new(),
         }
     }
 

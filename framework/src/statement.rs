@@ -15,7 +15,7 @@
 
 use kube_batch_model::{
     column::{JobIdx, NodeIdx, TaskIdx},
-    decision::{Decision, EvictReason, EvictionCause, JobInQueue},
+    decision::{Decision, EvictReason, EvictionCause},
     name::Name,
     status::{Placement, TaskStatus},
 };
@@ -310,8 +310,8 @@ impl<'s> Statement<'s> {
                 Intent::Evict(reason) => {
                     self.session.evicted.push((made.task, reason));
                     self.session.preemptors.insert(self.job);
-                    let job = self.session.cluster().jobs.key[self.job].clone();
-                    let job = JobInQueue { job, queue: self.queue_name() };
+                    let job = self.session.named_in(&pod.key.namespace, self.job);
+                    let job = job.expect("a scheduled job has a queue");
                     Decision::Evict { pod, node, cause: EvictionCause::new(reason, job) }
                 }
             };

@@ -150,13 +150,16 @@ pub enum EvictionCause {
     StaleGang(JobInQueue),
 }
 
-/// A job, and its queue.
+/// A job, and its queue, as those read of it who own another job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobInQueue {
     /// The job.
     pub job: JobKey,
     /// Its queue.
     pub queue: Name,
+    /// Whether their conditions and events name the job. The log and the audit log always do.
+    // Parity: see docs/parity.md#e10.
+    pub is_named: bool,
 }
 
 impl EvictionCause {

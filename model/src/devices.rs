@@ -188,26 +188,40 @@ pub fn counted(claim: &ResourceClaimFacts) -> ResourceList {
     list
 }
 
-fn given<'a>(spec: &'a ClaimSpec, allocation: &Allocation) -> BTreeMap<&'a Name, u64> {
+fn given<'a>(spec: &'a ClaimSpec, allocation: &'a Allocation) -> BTreeMap<&'a Name, u64> {
     let mut by_class = BTreeMap::new();
-    for result in allocation.results.iter().filter(|result| !result.admin_access) {
+    for class in given_classes(spec, allocation) {
+        *by_class.entry(class).or_default() += 1;
+    }
+    by_class
+}
+
+/// The class of each device that a claim was given, admin access aside.
+fn given_classes<'a>(
+    spec: &'a ClaimSpec,
+    allocation: &'a Allocation,
+) -> impl Iterator<Item = &'a Name> {
+    let results = allocation.results.iter().filter(|result| !result.admin_access);
+    results.filter_map(|result| {
         let (request, alternative) = match result.request.split_once('/') {
             Some((request, alternative)) => (request, Some(alternative)),
             None => (&*result.request, None),
         };
-        let request = spec.requests.iter().find(|own| *own.name == *request);
-        let wanted = request.and_then(|request| match (&request.alternatives, alternative) {
-            (Alternatives::Exactly(wanted), _) => Some(wanted),
+        let request = spec.requests.iter().find(|own| *own.name == *request)?;
+        match (&request.alternatives, alternative) {
+            (Alternatives::Exactly(wanted), _) => Some(&wanted.class),
             (Alternatives::FirstAvailable(list), Some(alternative)) => {
-                list.iter().find(|(own, _)| **own == *alternative).map(|(_, wanted)| wanted)
+                list.iter().find(|(own, _)| **own == *alternative).map(|(_, wanted)| &wanted.class)
             }
             (Alternatives::FirstAvailable(_) | Alternatives::Unknown, _) => None,
-        });
-        if let Some(wanted) = wanted {
-            *by_class.entry(&wanted.class).or_default() += 1;
         }
-    }
-    by_class
+    })
+}
+
+/// How many devices of a class a claim was given, admin access aside.
+pub fn n_given(claim: &ResourceClaimFacts, class: &Name) -> usize {
+    let Some(allocation) = &claim.allocation else { return 0 };
+    given_classes(&claim.spec, allocation).filter(|given| *given == class).count()
 }
 
 fn requested(spec: &ClaimSpec) -> BTreeMap<&Name, u64> {

@@ -9,6 +9,7 @@ use crate::{
     decision::PodRef,
     facts::group::GroupFacts,
     name::{JobKey, Name},
+    others::Others,
     problem::JobWarning,
     reason::Reason,
     resource::Share,
@@ -116,6 +117,16 @@ impl JobReport {
     pub fn unschedulable_in_words(&self) -> Option<(Reason, &str)> {
         let why = self.unschedulable.as_ref()?;
         Some((why.reason(), why.words()))
+    }
+
+    /// What others have to do with it that it, or its pods, wait; `None` if nothing.
+    pub fn others(&self) -> Option<&Arc<Others>> {
+        let whys = [&self.unschedulable, &self.unplaced_because].into_iter().flatten();
+        let mut others = whys.filter_map(|why| match &**why {
+            Why::NoPlace(why) => why.others.as_ref(),
+            Why::Invalid(_) | Why::NotAdmitted(_) | Why::NotTried(_) => None,
+        });
+        others.next()
     }
 
     /// Reason and message of the condition [`MISCONFIGURED`]: the reason of the first mistake, and all

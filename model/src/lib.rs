@@ -22,6 +22,7 @@ pub mod name;
 pub mod node_set;
 mod null;
 pub mod object_status;
+pub mod others;
 pub mod pairs;
 pub mod people;
 pub mod physical;

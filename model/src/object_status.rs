@@ -86,13 +86,13 @@ pub struct QueueStatus {
     /// How many queues name it as parent.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_zero")]
     pub children: i32,
-    /// Number of its PodGroups in phase Unknown.
+    /// Number of its PodGroups, and of its gangs without one, in phase Unknown.
     #[serde(deserialize_with = "null_is_default")]
     pub unknown: i32,
-    /// Number of its PodGroups in phase Pending.
+    /// Number of its PodGroups, and of its gangs without one, in phase Pending.
     #[serde(deserialize_with = "null_is_default")]
     pub pending: i32,
-    /// Number of its PodGroups in phase Running.
+    /// Number of its PodGroups, and of its gangs without one, in phase Running.
     #[serde(deserialize_with = "null_is_default")]
     pub running: i32,
     /// What its pods hold.

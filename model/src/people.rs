@@ -20,11 +20,34 @@ pub fn part(resource: &str, part: i64, whole: i64) -> String {
 
 /// An amount with the name of its resource: `48 GPUs`, `1 GPU`, `2.25 cpu`, `1.5Ti memory`.
 pub fn named(resource: &str, of: i64) -> String {
-    let shown = amount(resource, of);
+    with_name(resource, &amount(resource, of))
+}
+
+/// Amounts that are compared in one text: exact if two that differ would otherwise look the same.
+pub fn compared<const N: usize>(resource: &str, amounts: [i64; N]) -> [String; N] {
+    let shown = amounts.map(|of| amount(resource, of));
+    let look_the_same = |(at, one): (usize, &String)| {
+        let others = shown.iter().zip(&amounts).skip(at + 1);
+        others.clone().any(|(other, of)| one == other && *of != amounts[at])
+    };
+    match shown.iter().enumerate().any(look_the_same) {
+        true => amounts.map(|of| Unit::of(resource).display(of)),
+        false => shown,
+    }
+}
+
+/// A text of an amount, with the name of its resource: `48 GPUs`.
+pub fn with_name(resource: &str, shown: &str) -> String {
     let name = short_name(resource);
-    let is_counted = name.chars().all(|letter| letter.is_ascii_uppercase());
-    let ending = if is_counted && shown != "1" { "s" } else { "" };
+    let ending = if is_counted(name) && shown != "1" { "s" } else { "" };
     format!("{shown} {name}{ending}")
+}
+
+/// The name of a resource of which there are several, or none: `GPUs`, `memory`.
+pub fn plural(resource: &str) -> String {
+    let name = short_name(resource);
+    let ending = if is_counted(name) { "s" } else { "" };
+    format!("{name}{ending}")
 }
 
 /// The name of a resource in sentences: `GPU` for those of all vendors.
@@ -33,6 +56,10 @@ pub fn short_name(resource: &str) -> &str {
         Some((_, "gpu")) => "GPU",
         _ => resource,
     }
+}
+
+fn is_counted(name: &str) -> bool {
+    name.chars().all(|letter| letter.is_ascii_uppercase())
 }
 
 /// How the amounts of one text are written.
@@ -114,6 +141,17 @@ mod tests {
         assert_eq!(part("memory", 512 << 20, 2 * GI), "0.5/2Gi");
         assert_eq!(part("memory", 2 * GI, 0), "2/0Gi");
         assert_eq!(part("nvidia.com/gpu", 3_000, 4_000), "3/4");
+    }
+
+    #[test]
+    fn amounts_that_differ_are_told_apart() {
+        assert_eq!(compared("memory", [40 * GI, 64 * GI]), ["40Gi", "64Gi"]);
+        assert_eq!(compared("memory", [40 * GI, 40 * GI]), ["40Gi", "40Gi"]);
+        assert_eq!(compared("memory", [40 * GI, 40 * GI + 1024]), ["40Gi", "41943041Ki"]);
+        assert_eq!(compared("cpu", [100_000_400, 100_000_000]), ["100000400m", "100000"]);
+        assert_eq!(with_name("nvidia.com/gpu", "48"), "48 GPUs");
+        assert_eq!(plural("nvidia.com/gpu"), "GPUs");
+        assert_eq!(plural("memory"), "memory");
     }
 
     #[test]

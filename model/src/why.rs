@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     decision::{EvictionCause, JobInQueue},
-    name::{JobKey, Name, ObjectKey},
+    name::{Name, ObjectKey},
+    others::Others,
     problem::{JobProblem, JobWarning},
     reason::{Cause, FitReport, Reason},
     text::short_reason,
@@ -82,6 +83,8 @@ pub struct Invalid {
     pub problem: JobProblem,
     /// If pods are missing, what may be why.
     pub missing: Option<MissingPods>,
+    /// If its queue does not exist, one of a similar name that would serve it.
+    pub similar: Option<Name>,
 }
 
 /// What may be why pods are missing to the minimum of a job.
@@ -174,6 +177,8 @@ pub struct NoPlace {
     pub protected: Option<Box<ProtectedGang>>,
     /// What is kept for the job.
     pub reservation: Option<Box<OwnReservation>>,
+    /// What others have to do with it; `None` if nothing.
+    pub others: Option<Arc<Others>>,
 }
 
 /// How much of a job lacks a place.
@@ -184,6 +189,8 @@ pub enum Lacking {
     Implied,
     /// Its only pod.
     OnlyPod,
+    /// Each of several pods that have one controller, but name no PodGroup.
+    NoGang,
     /// Of a gang, all but these.
     OfGang {
         /// Number of pods that have to start together.
@@ -240,11 +247,11 @@ pub enum Obstacle {
     /// Another job of its queue is before it.
     // Parity: see docs/parity.md#q12.
     Order {
-        /// That job.
-        job: JobKey,
-        /// The queue.
-        queue: Name,
+        /// That job, and the queue.
+        first: JobInQueue,
     },
+    /// Its minimum has places, on which resources are still being released.
+    Nominated(Box<OwnPlaces>),
     /// What is idle is guaranteed to others.
     // Parity: see docs/parity.md#q4.
     Guaranteed {
@@ -270,14 +277,14 @@ pub enum Obstacle {
     /// A job of its queue would preempt it in the next cycle.
     WouldBePreempted {
         /// By this job.
-        by: JobKey,
+        by: JobInQueue,
     },
     /// A node has room for it, but that is reserved.
     Reserved {
         /// The node.
         node: Name,
         /// For this job.
-        holder: JobKey,
+        holder: JobInQueue,
         /// Since when that job has waited.
         since: Timestamp,
     },
@@ -306,14 +313,28 @@ pub struct QueueAtShare {
     pub queue: Name,
     /// The queue of the job, if that is another one below it.
     pub above: Option<Name>,
+    /// What it uses of what it deserves.
+    pub held: Option<ShareInUse>,
+}
+
+/// What a queue uses of a resource of which it uses all that it deserves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShareInUse {
+    /// The resource.
+    pub resource: Name,
+    /// What it uses.
+    pub used: i64,
+    /// What it deserves.
+    pub deserved: i64,
 }
 
 /// A pod that does not end although its grace period is over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StuckPod {
-    /// The pod.
-    pub pod: ObjectKey,
+    /// The pod; `None` if its name is not for those who read this.
+    pub pod: Option<ObjectKey>,
     /// Its node.
     pub node: Name,
     /// When its grace period ends, if that is known.
@@ -425,7 +446,7 @@ pub struct OverCapability {
 #[serde(rename_all = "camelCase")]
 pub struct ProtectedGang {
     /// The gang that stays.
-    pub gang: JobKey,
+    pub gang: JobInQueue,
     /// The value of `gang.maxLoss`.
     pub max_loss: u32,
     /// The scarce resource.
@@ -434,6 +455,22 @@ pub struct ProtectedGang {
     pub freed: i64,
     /// What the waiting jobs of the queue can use of that.
     pub usable: i64,
+}
+
+/// The places of a job that starts once other pods have terminated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OwnPlaces {
+    /// Number of its pods that have a place.
+    pub n_pods: u32,
+    /// The first of the nodes.
+    pub nodes: Vec<Name>,
+    /// How many more there are.
+    pub n_more: usize,
+    /// How many pods are being terminated on them.
+    pub n_leaving: u32,
+    /// When the grace period of the last of these ends, if it is known of all.
+    pub end: Option<Timestamp>,
 }
 
 /// What is reserved for a job that waits.
@@ -496,6 +533,7 @@ impl Obstacle {
             | Self::Capability(_)
             | Self::Jobs { .. }
             | Self::Order { .. }
+            | Self::Nominated(_)
             | Self::Guaranteed { .. }
             | Self::Withheld { .. }
             | Self::WouldBeReclaimed { .. }
@@ -526,9 +564,10 @@ impl Obstacle {
                 Reason::QueueShare
             }
             Self::Reserved { .. } => Reason::ResourcesReserved,
-            Self::WouldBePreempted { .. } | Self::Terminating { .. } | Self::NotCompared { .. } => {
-                Reason::NotEnoughResources
-            }
+            Self::Nominated(_)
+            | Self::WouldBePreempted { .. }
+            | Self::Terminating { .. }
+            | Self::NotCompared { .. } => Reason::NotEnoughResources,
         }
     }
 }

@@ -1,19 +1,23 @@
 //! What people read about why jobs and pods wait and why pods are evicted: conditions, events, logs, tables and JSON
 //! have the same words.
 
+mod others;
+
 use std::fmt;
 
 use crate::{
     decision::{EvictionCause, JobInQueue},
     name::Name,
+    others::Shortage,
     people,
     problem::{Contradiction, Duplicate, Ignored, JobProblem, JobWarning, PathProblem, Scattering},
     reason::{FitReport, NodeReason, Reason, RefusingNodes},
-    resource::{PODS, Unit},
+    resource::PODS,
     why::{
         AdmissionLimit, BestDomain, Excess, GangEviction, Invalid, Lacking, LimitUse, MissingPods,
         NeverFits, NoDomain, NoPlace, NotAdmitted, NotEnoughGroups, NotTried, Obstacle,
-        OverCapability, OwnReservation, ProtectedGang, QueueAtShare, StuckPod, Why,
+        OverCapability, OwnPlaces, OwnReservation, ProtectedGang, QueueAtShare, ShareInUse,
+        StuckPod, Why,
     },
 };
 
@@ -300,12 +304,29 @@ impl fmt::Display for Ignored {
     }
 }
 
+impl fmt::Display for JobInQueue {
+    /// As far as those may know who read it: `job ns/a of queue "q"`, `a job of queue "q"`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { job, queue, is_named } = self;
+        match is_named {
+            true => write!(f, "job {job} of queue \"{queue}\""),
+            false => write!(f, "a job of queue \"{queue}\""),
+        }
+    }
+}
+
 impl fmt::Display for EvictionCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let JobInQueue { job, queue } = self.job();
+        let JobInQueue { job, queue, is_named } = self.job();
         match self {
-            Self::Preempt(_) => write!(f, "preempted for {job} of queue \"{queue}\""),
-            Self::Reclaim(_) => write!(f, "queue \"{queue}\" reclaims its share for {job}"),
+            Self::Preempt(_) if *is_named => {
+                write!(f, "preempted for {job} of queue \"{queue}\"")
+            }
+            Self::Preempt(job) => write!(f, "preempted for {job}"),
+            Self::Reclaim(_) if *is_named => {
+                write!(f, "queue \"{queue}\" reclaims its share for {job}")
+            }
+            Self::Reclaim(_) => write!(f, "queue \"{queue}\" reclaims its share"),
             Self::StaleGang(_) => write!(
                 f,
                 "{job} of queue \"{queue}\" has had fewer pods than its minimum for too long"
@@ -334,8 +355,12 @@ impl fmt::Display for Why {
 
 impl fmt::Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.problem.fmt(f)?;
-        self.missing.as_ref().map_or(Ok(()), |missing| missing.fmt(f))
+        let Self { problem, missing, similar } = self;
+        problem.fmt(f)?;
+        if let Some(similar) = similar {
+            write!(f, "; did you mean \"{similar}\"?")?;
+        }
+        missing.as_ref().map_or(Ok(()), |missing| missing.fmt(f))
     }
 }
 
@@ -357,25 +382,27 @@ impl fmt::Display for MissingPods {
 impl fmt::Display for NotAdmitted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { resource, requested, limit } = self;
-        let display = |amount: i64| Unit::of(resource).display(amount);
-        let requested = display(*requested);
-        write!(
-            f,
-            "its pods may not be created yet: its minResources are {requested} {resource}, and "
-        )?;
+        let compared_with = match limit {
+            AdmissionLimit::Capability { limit, .. } => *limit,
+            AdmissionLimit::Cluster { total } => *total,
+            AdmissionLimit::Idle { idle, .. } => *idle,
+        };
+        let [requested, compared_with] = people::compared(resource, [*requested, compared_with]);
+        let requested = people::with_name(resource, &requested);
+        write!(f, "its pods may not be created yet: its minResources are {requested}, and ")?;
         match limit {
-            AdmissionLimit::Capability { queue, limit, in_use } => {
-                write!(f, "queue \"{queue}\" is limited to {}", display(*limit))?;
+            AdmissionLimit::Capability { queue, limit: _, in_use } => {
+                write!(f, "queue \"{queue}\" is limited to {compared_with}")?;
                 in_use.map_or(Ok(()), |in_use| write!(f, ", {}", in_words_of(resource, in_use)))
             }
-            AdmissionLimit::Cluster { total } => {
-                write!(f, "the whole cluster has {}", display(*total))
+            AdmissionLimit::Cluster { .. } => {
+                write!(f, "the whole cluster has {compared_with}")
             }
-            AdmissionLimit::Idle { idle, kept } => {
-                write!(f, "{} are idle or being released", display(*idle))?;
+            AdmissionLimit::Idle { idle: _, kept } => {
+                write!(f, "{compared_with} are idle or being released")?;
                 match *kept > 0 {
                     true => {
-                        let kept = display(*kept);
+                        let kept = people::amount(resource, *kept);
                         write!(f, ", of which {kept} are kept for other PodGroups")
                     }
                     false => Ok(()),
@@ -387,7 +414,7 @@ impl fmt::Display for NotAdmitted {
 
 /// What a queue uses, and keeps for others if that is more than nothing.
 fn in_words_of(resource: &str, LimitUse { used, kept }: LimitUse) -> String {
-    let [used, kept_amount] = [used, kept].map(|amount| Unit::of(resource).display(amount));
+    let [used, kept_amount] = [used, kept].map(|amount| people::amount(resource, amount));
     match kept > 0 {
         true => {
             format!("uses {used}, keeps {kept_amount} for the minResources of other PodGroups")
@@ -412,30 +439,66 @@ impl fmt::Display for NotTried {
 
 impl fmt::Display for NoPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { lacking, obstacle, protected, reservation } = self;
-        write!(f, "{lacking}{obstacle}")?;
-        protected.as_ref().map_or(Ok(()), |gang| gang.fmt(f))?;
-        reservation.as_ref().map_or(Ok(()), |own| own.fmt(f))
+        let own = self.own_words();
+        let others = self.others.as_ref().map(ToString::to_string).unwrap_or_default();
+        match others.is_empty() {
+            true => f.write_str(&own),
+            // The first part of a sentence does not end with a dot.
+            false => write!(f, "{}{others}", own.trim_end_matches('.')),
+        }
     }
 }
 
-impl fmt::Display for Lacking {
+impl NoPlace {
+    /// What it says without the others, which come last.
+    fn own_words(&self) -> String {
+        let Self { lacking, obstacle, protected, reservation, others } = self;
+        let short = others.as_ref().and_then(|others| others.short.as_ref());
+        let mut own = format!("{}{obstacle}", lacking.words(short.map(|short| &**short)));
+        let protected = protected.as_ref().map(ToString::to_string);
+        for part in protected.into_iter().chain(reservation.as_ref().map(ToString::to_string)) {
+            own = format!("{}{part}", own.trim_end_matches('.'));
+        }
+        own
+    }
+}
+
+impl Why {
+    /// What it says without what others have to do with it, which comes last and changes as they come and go.
+    pub fn own_words(&self) -> String {
+        match self {
+            Self::NoPlace(why) => why.own_words().trim_end_matches('.').to_owned(),
+            Self::Invalid(_) | Self::NotAdmitted(_) | Self::NotTried(_) => self.to_string(),
+        }
+    }
+}
+
+impl Lacking {
     /// The beginning of a sentence; empty if the obstacle says all.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Implied => Ok(()),
-            Self::OnlyPod => f.write_str("the pod fits on no node: "),
-            Self::Pods(n_pods) => write!(f, "{n_pods} more pods must be placed: "),
-            Self::OfGang { min, .. } if min <= 1 => {
-                f.write_str("none of its pods fits on a node: ")
+    fn words(self, short: Option<&Shortage>) -> String {
+        match self {
+            Self::Implied => String::new(),
+            Self::OnlyPod => "the pod fits on no node: ".to_owned(),
+            Self::NoGang => {
+                "its pods name no PodGroup, so each starts by itself; it fits on no node: "
+                    .to_owned()
             }
-            Self::OfGang { min, n_fitting } => match min - n_fitting {
-                0 => write!(f, "{min} of {min} pods fit, but not at the same time: "),
-                1 => write!(f, "{n_fitting} of {min} pods fit; 1 finds no node: "),
-                n_unfit => {
-                    write!(f, "{n_fitting} of {min} pods fit; {n_unfit} find no node: ")
-                }
-            },
+            Self::Pods(n_pods) => format!("{n_pods} more pods must be placed: "),
+            Self::OfGang { min, .. } if min <= 1 => "none of its pods fits on a node: ".to_owned(),
+            Self::OfGang { min, n_fitting } if n_fitting == min => {
+                format!("{min} of {min} pods fit, but not at the same time: ")
+            }
+            Self::OfGang { min, n_fitting } => {
+                let (missing, each) = match min - n_fitting {
+                    1 => ("1 pod".to_owned(), ""),
+                    n_missing => (format!("{n_missing} pods"), " each"),
+                };
+                let with = short.map(|Shortage { resource, requested, .. }| {
+                    format!(" with {}{each}", people::named(resource, *requested))
+                });
+                let with = with.unwrap_or_default();
+                format!("{n_fitting} of {min} pods can be placed; missing: {missing}{with}: ")
+            }
         }
     }
 }
@@ -458,33 +521,40 @@ impl fmt::Display for Obstacle {
             Self::Jobs { queue, most } => {
                 write!(f, "queue \"{queue}\" may run {most} jobs at a time")
             }
-            Self::Order { job, queue } => {
+            Self::Order { first: JobInQueue { job, queue, is_named: true } } => {
                 write!(f, "job {job} is before it in queue \"{queue}\"")
             }
+            Self::Order { first } => {
+                write!(f, "another job is before it in queue \"{}\"", first.queue)
+            }
+            Self::Nominated(places) => places.fmt(f),
             Self::Guaranteed { queue, resource, amount } => {
                 let amount = people::amount(resource, *amount);
+                let resource = people::plural(resource);
                 write!(f, "{amount} of the idle {resource} are guaranteed to queue \"{queue}\"")
             }
             Self::Withheld { queue, holder } => {
                 write!(f, "{queue}; the idle resources are kept for ")?;
                 match holder {
-                    Some(JobInQueue { job, queue: other }) => {
+                    Some(JobInQueue { job, queue: other, is_named: true }) => {
                         write!(f, "queue \"{other}\" (job {job})")
                     }
+                    Some(JobInQueue { queue: other, .. }) => write!(f, "queue \"{other}\""),
                     None => f.write_str("queues below their fair share"),
                 }
             }
-            Self::WouldBeReclaimed { by: JobInQueue { job, queue } } => write!(
-                f,
-                "held back: the next cycle would reclaim its place for queue \"{queue}\" (job {job})"
-            ),
-            Self::WouldBePreempted { by } => {
-                write!(f, "held back: job {by} would preempt it in the next cycle")
+            Self::WouldBeReclaimed { by: JobInQueue { job, queue, is_named } } => {
+                f.write_str("held back: the next cycle would reclaim its place for ")?;
+                write!(f, "queue \"{queue}\"")?;
+                if *is_named { write!(f, " (job {job})") } else { Ok(()) }
             }
-            Self::Reserved { node, holder, since } => write!(
-                f,
-                "node {node} is reserved for job {holder}, which has waited since {since}"
-            ),
+            Self::WouldBePreempted { by } => {
+                write!(f, "held back: {} would preempt it in the next cycle", of_same_queue(by))
+            }
+            Self::Reserved { node, holder, since } => {
+                let holder = of_same_queue(holder);
+                write!(f, "node {node} is reserved for {holder}, which has waited since {since}")
+            }
             Self::Terminating { n_pods: 1 } => f.write_str("1 pod is being terminated"),
             Self::Terminating { n_pods } => write!(f, "{n_pods} pods are being terminated"),
             Self::QueueShare { queue } => queue.fmt(f),
@@ -496,9 +566,19 @@ impl fmt::Display for Obstacle {
 impl fmt::Display for QueueAtShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self { queue, above: None } => write!(f, "queue \"{queue}\" is at its fair share"),
-            Self { queue, above: Some(below) } => {
+            Self { queue, above: None, .. } => write!(f, "queue \"{queue}\" is at its fair share"),
+            Self { queue, above: Some(below), .. } => {
                 write!(f, "queue \"{queue}\", above \"{below}\", is at its fair share")
+            }
+        }?;
+        match &self.held {
+            None => Ok(()),
+            Some(ShareInUse { resource, used, deserved }) if used == deserved => {
+                write!(f, ": it uses {}", people::named(resource, *used))
+            }
+            Some(ShareInUse { resource, used, deserved }) => {
+                let deserved = people::amount(resource, *deserved);
+                write!(f, ": it uses {}, and deserves {deserved}", people::named(resource, *used))
             }
         }
     }
@@ -507,7 +587,11 @@ impl fmt::Display for QueueAtShare {
 impl fmt::Display for StuckPod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { pod, node, grace_period_end, has_passed } = self;
-        write!(f, "pod {pod} on node {node} does not finish terminating")?;
+        match pod {
+            Some(pod) => write!(f, "pod {pod}")?,
+            None => f.write_str("a pod")?,
+        }
+        write!(f, " on node {node} does not finish terminating")?;
         match (grace_period_end, has_passed) {
             (None, _) => Ok(()),
             (Some(end), false) => write!(f, " (its grace period ends at {end})"),
@@ -598,23 +682,24 @@ fn never_fits(f: &mut fmt::Formatter<'_>, min: u32, because: &NeverFits) -> fmt:
 
 /// What the required pods request, and the limit that it exceeds.
 fn in_words(min: u32, Excess { resource, requested, limit }: &Excess) -> (String, String) {
-    let display = |amount: i64| Unit::of(resource).display(amount);
     let pods = match min {
         1 => "the pod requests".to_owned(),
         n => format!("the {n} required pods request"),
     };
-    (format!("{pods} {} {resource}", display(*requested)), display(*limit))
+    let [requested, limit] = people::compared(resource, [*requested, *limit]);
+    (format!("{pods} {}", people::with_name(resource, &requested)), limit)
 }
 
 impl fmt::Display for OverCapability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { queue, resource, limit, in_use, needed, is_min_resources } = self;
-        let [limit, needed] = [limit, needed].map(|amount| Unit::of(resource).display(*amount));
+        let [limit, needed] = people::compared(resource, [*limit, *needed]);
+        let limit = people::with_name(resource, &limit);
         let in_use = in_words_of(resource, *in_use);
         let its = if *is_min_resources { " (its minResources)" } else { "" };
         write!(
             f,
-            "queue \"{queue}\" is limited to {limit} {resource}, {in_use}, and this job needs {needed}{its}"
+            "queue \"{queue}\" is limited to {limit}, {in_use}, and this job needs {needed}{its}"
         )
     }
 }
@@ -623,13 +708,40 @@ impl fmt::Display for OverCapability {
 impl fmt::Display for ProtectedGang {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { gang, max_loss, resource, freed, usable } = self;
-        let [freed, usable] = [freed, usable].map(|amount| Unit::of(resource).display(*amount));
+        let [freed, usable] = people::compared(resource, [*freed, *usable]);
+        let freed = people::with_name(resource, &freed);
+        let gang = match gang {
+            JobInQueue { job, is_named: true, .. } => format!("gang {job}"),
+            JobInQueue { queue, .. } => format!("a gang of queue \"{queue}\""),
+        };
         write!(
             f,
-            "; gang {gang} is protected by gang.maxLoss ({max_loss}): evicting it frees {freed} {resource}, and this \
+            "; {gang} is protected by gang.maxLoss ({max_loss}): evicting it frees {freed}, and this \
              queue can use only {usable}"
         )
     }
+}
+
+impl fmt::Display for OwnPlaces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { n_pods, nodes, n_more, n_leaving, end } = self;
+        let nodes = some_of(nodes, nodes.len() + n_more);
+        match n_pods {
+            1 => write!(f, "1 pod has a place on {nodes}")?,
+            _ => write!(f, "{n_pods} pods have places on {nodes}")?,
+        }
+        match n_leaving {
+            0 => return f.write_str(", and wait for resources to be released"),
+            1 => f.write_str("; waits for 1 pod that is being terminated")?,
+            n_leaving => write!(f, "; waits for {n_leaving} pods that are being terminated")?,
+        }
+        end.map_or(Ok(()), |end| write!(f, ", until {end} at the latest"))
+    }
+}
+
+/// Another job, where it is clear of which queue it is or that does not matter.
+fn of_same_queue(job: &JobInQueue) -> String {
+    if job.is_named { format!("job {}", job.job) } else { job.to_string() }
 }
 
 // Parity: see docs/parity.md#a12.

@@ -66,6 +66,11 @@ const MAX_LOSS: ArgumentSpec = ArgumentSpec {
     about: "largest ratio of what evicting a gang frees to what the waiting jobs of the queue can use; 0 for no limit; in preempt only a preference",
 };
 
+const SHOW_OTHER_NAMESPACES: ArgumentSpec = ArgumentSpec::switch(
+    "gang.showOtherNamespaces",
+    "name jobs and pods of other namespaces in conditions and events; otherwise they say only the queue and amounts",
+);
+
 const STRICT_ENQUEUE: ArgumentSpec = ArgumentSpec::switch(
     "gang.strictEnqueue",
     "admit a PodGroup without pods only while its minResources fit also into what is idle or being released",
@@ -85,6 +90,7 @@ pub const SPEC: PluginSpec = PluginSpec {
         EVICT_WHOLE_GANGS,
         GRACE_PERIOD,
         MAX_LOSS,
+        SHOW_OTHER_NAMESPACES,
         STRICT_ENQUEUE,
         TERMINATION,
         WAIT_FOR_GROUP,
@@ -108,6 +114,7 @@ impl GangPlugin {
             max_loss: u32::try_from(max_loss).ok().filter(|ratio| *ratio > 0),
             enqueues_strictly: arguments.bool(&STRICT_ENQUEUE),
             reports_unready_jobs: true,
+            shows_other_namespaces: arguments.bool(&SHOW_OTHER_NAMESPACES),
             ..Settings::default()
         };
         Self {

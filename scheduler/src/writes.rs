@@ -100,8 +100,8 @@ pub enum Urgency {
     Count,
     /// The text of a message of a PodGroup.
     Text,
-    /// The text of a message of a pod, or its reason as the cluster fills up and becomes empty. There may be many pods,
-    /// and all of them may change at once.
+    /// The text of a message of a pod, or its reason as the cluster fills up and becomes empty; of a message of a PodGroup
+    /// only what others have to do with it. There may be many of them, and all may change at once.
     PodText,
 }
 
@@ -226,7 +226,8 @@ fn group_of(store: &Store, pod: &PodRef) -> Option<(Join, ObjectKey)> {
 
 /// The PodGroup that gets the resources of a victim, if a job gets them and has one.
 fn taker(store: &Store, cause: &EvictionCause) -> Option<Regarding> {
-    match &cause.taker()?.job {
+    let taker = cause.taker().filter(|taker| taker.is_named)?;
+    match &taker.job {
         JobKey::Group(join, group) => {
             Some(Regarding::Group(Arc::clone(store.group(*join, group)?)))
         }
@@ -401,8 +402,12 @@ fn group_status(
     let group = report.group.as_ref()?;
     let next = next_group_status(report, at)?;
     let dialect = group.version.statuses();
-    let event = |type_: &str, reason, action, message: &str| {
-        let is_shown = dialect.reports(&group.status, type_, message);
+    let event = |type_: &str, reason, action, (own, message): (&str, &str)| {
+        let is_shown = match dialect.has_conditions() {
+            true => dialect.reports(&group.status, type_, own),
+            // There is no field for the message: each phase in which it waits has an event.
+            false => group.status.phase == next.phase,
+        };
         let regarding = Regarding::Group(Arc::clone(group));
         let type_ = EventType::Warning;
         (!is_shown).then(|| Event {
@@ -415,19 +420,30 @@ fn group_status(
         })
     };
     let unschedulable = report.unschedulable_in_words();
+    // What others have to do with it changes all the time.
+    let own_words = report.unschedulable.as_ref().map(|why| why.own_words()).unwrap_or_default();
     let events = [
-        unschedulable
-            .as_ref()
-            .and_then(|(_, words)| event(UNSCHEDULABLE, UNSCHEDULABLE, "Scheduling", words)),
-        report
-            .misconfigured()
-            .and_then(|(reason, words)| event(MISCONFIGURED, reason, "Scheduling", &words)),
+        unschedulable.as_ref().and_then(|(_, words)| {
+            event(UNSCHEDULABLE, UNSCHEDULABLE, "Scheduling", (&own_words, words))
+        }),
+        report.misconfigured().and_then(|(reason, words)| {
+            event(MISCONFIGURED, reason, "Scheduling", (&words, &words))
+        }),
     ];
     let events = events.into_iter().flatten().collect();
     let lacks_tasks = unschedulable.is_some_and(|(reason, _)| reason == Reason::NotEnoughTasks);
     let forms = || lacks_tasks || lacks_claims();
-    let urgency = urgency_of_group(&group.status, &next, forms);
+    let mut urgency = urgency_of_group(&group.status, &next, forms);
+    if urgency == Urgency::Text && begins_with(&group.status, &own_words) {
+        urgency = Urgency::PodText;
+    }
     Some(StatusWrite::Group { group: Arc::clone(group), next, urgency, events })
+}
+
+/// Whether a stored status says so already, but for what others have to do with it.
+fn begins_with(stored: &PodGroupStatus, own_words: &str) -> bool {
+    let mut conditions = stored.conditions.iter().filter(|own| own.type_ == UNSCHEDULABLE);
+    !own_words.is_empty() && conditions.any(|own| own.message.starts_with(own_words))
 }
 
 fn urgency_of_group(

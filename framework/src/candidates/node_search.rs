@@ -337,6 +337,17 @@ impl<'s> NodeSearch<'s> {
         self.admits(class, node)
     }
 
+    /// Whether only amounts may keep a task of the class from a node. Looks at no other node.
+    pub(crate) fn lacks_only_amounts(&mut self, class: ClassIdx, node: NodeIdx) -> bool {
+        let inputs = self.inputs;
+        self.count_work(1);
+        let rules = self.kept.rules[class]
+            .get_or_insert_with(|| ClassRules::new(inputs.cluster, inputs.policy, class));
+        inputs.is_in_scope(node)
+            && rules.admitted()
+            && rules.refusals_before_resources(inputs, class, node).is_empty()
+    }
+
     /// See [`Self::is_eligible`]. The class is prepared.
     fn admits(&self, class: ClassIdx, node: NodeIdx) -> bool {
         self.count_work(1);

@@ -33,6 +33,10 @@ pub struct Settings {
     pub enqueues_strictly: bool,
     /// Whether a job that is not ready is reported as unschedulable. One plugin that says so suffices.
     pub reports_unready_jobs: bool,
+    /// Whether conditions and events name jobs and pods of other namespaces than their own. One plugin that says so
+    /// suffices.
+    // Parity: new, see docs/parity.md#e10.
+    pub shows_other_namespaces: bool,
 }
 
 /// Extended resources that do not count.

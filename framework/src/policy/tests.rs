@@ -105,6 +105,7 @@ fn settings_of_several_plugins_are_combined_by_the_rule_of_each() {
         reservation_terms: None,
         enqueues_strictly: true,
         reports_unready_jobs: true,
+        shows_other_namespaces: false,
     };
     assert_eq!(both, expected);
 }

@@ -1,20 +1,22 @@
 //! Why a job cannot start, and why its pods wait, with the names and amounts that only the session knows.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use kube_batch_model::{
     cluster::{Capacity, Cluster},
-    column::{Dim, JobIdx, NodeIdx, QueueIdx},
+    column::{Dim, JobIdx, NodeIdx, QueueIdx, TaskIdx},
     decision::JobInQueue,
-    name::Name,
+    name::{JobKey, Name},
     object_status::UNSCHEDULABLE,
+    others::Others,
     problem::JobProblem,
     reason::{Cause, FitReport, Reason},
-    resource::ResourceVector,
+    resource::{ResourceVector, is_extended_resource},
     status::TaskStatus,
     why::{
         Invalid, Lacking, LimitUse, MissingPods, NeverFits, NoPlace, NotTried, Obstacle,
-        OverCapability, OwnReservation, ProtectedGang, QueueAtShare, StuckPod, Why,
+        OverCapability, OwnPlaces, OwnReservation, ProtectedGang, QueueAtShare, ShareInUse,
+        StuckPod, Why,
     },
 };
 
@@ -24,6 +26,7 @@ use crate::{
     guarantees::KeptFree,
     minimum::Minimum,
     session::Session,
+    similar,
     topology::JobTopology,
 };
 
@@ -35,7 +38,7 @@ const MAX_NODES_NAMED: usize = 3;
 pub(super) fn of_job(session: &Session, job: JobIdx) -> Option<Why> {
     let cluster = session.cluster();
     if let Some(problem) = &cluster.jobs.problem[job] {
-        return Some(of_problem(cluster, job, problem));
+        return Some(of_problem(session, job, problem));
     }
     let missing = session.ready(job).n_missing();
     if missing == 0 || !session.policy.settings().reports_unready_jobs {
@@ -44,8 +47,11 @@ pub(super) fn of_job(session: &Session, job: JobIdx) -> Option<Why> {
     if session.turn_log.is_left_out(job) && !session.was_tried(job) {
         return Some(Why::NotTried(not_tried(session, job)));
     }
+    let obstacle = obstacle(session, job);
     let lacking = match (session.failure(job), cluster.jobs.tasks[job].len()) {
+        _ if matches!(obstacle, Obstacle::Nominated(_)) => Lacking::Implied,
         (Some(Failure::Unfit(_)), 1) => Lacking::OnlyPod,
+        (Some(Failure::Unfit(_)), _) if is_no_gang(cluster, job) => Lacking::NoGang,
         (Some(Failure::Unfit(_)), _) => {
             let min = cluster.jobs.min_available[job];
             Lacking::OfGang { min, n_fitting: session.n_fitting(job).min(min) }
@@ -69,9 +75,10 @@ pub(super) fn of_job(session: &Session, job: JobIdx) -> Option<Why> {
     let refused = session.refused_gang(job);
     Some(Why::NoPlace(Box::new(NoPlace {
         lacking,
-        obstacle: Arc::new(obstacle(session, job)),
-        protected: refused.map(|refused| Box::new(protected_gang(session, refused))),
+        obstacle: Arc::new(obstacle),
+        protected: refused.and_then(|refused| protected_gang(session, job, refused).map(Box::new)),
         reservation: own_reservation(session, job).map(Box::new),
+        others: others(session, job),
     })))
 }
 
@@ -83,21 +90,43 @@ pub(super) fn of_pods(session: &Session, job: JobIdx, of_job: Option<&Why>) -> W
             Arc::new(obstacle(session, job))
         }
     };
-    let lacking = Lacking::Implied;
-    Why::NoPlace(Box::new(NoPlace { lacking, obstacle, protected: None, reservation: None }))
+    let is_unfit = matches!(*obstacle, Obstacle::Unfit { .. });
+    let lacking = match is_unfit && is_no_gang(session.cluster(), job) {
+        true => Lacking::NoGang,
+        false => Lacking::Implied,
+    };
+    Why::NoPlace(Box::new(NoPlace {
+        lacking,
+        obstacle,
+        protected: None,
+        reservation: None,
+        others: others(session, job),
+    }))
+}
+
+/// Whether a job is several pods of one controller that are no gang: their owner may have forgotten to say so.
+fn is_no_gang(cluster: &Cluster, job: JobIdx) -> bool {
+    matches!(cluster.jobs.key[job], JobKey::Shadow { .. })
+        && cluster.jobs.min_available[job] <= 1
+        && cluster.jobs.tasks[job].len() > 1
+}
+
+/// What others have to do with it that a job waits.
+fn others(session: &Session, job: JobIdx) -> Option<Arc<Others>> {
+    session.others.get(&job).map(Arc::clone)
 }
 
 /// Which gang could make room, and why it stays.
-fn protected_gang(session: &Session, refused: &RefusedGang) -> ProtectedGang {
+fn protected_gang(session: &Session, job: JobIdx, refused: &RefusedGang) -> Option<ProtectedGang> {
     let RefusedGang { gang, dim, amount, usable } = *refused;
     let cluster = session.cluster();
-    ProtectedGang {
-        gang: cluster.jobs.key[gang].clone(),
+    Some(ProtectedGang {
+        gang: session.named_to(job, gang)?,
         max_loss: session.plugins().max_loss().unwrap_or_default(),
         resource: cluster.dimensions.name(dim).clone(),
         freed: amount,
         usable,
-    }
+    })
 }
 
 /// Why a job had no turn, because other jobs of its queue were tried in vain or its turn is large. What the status of
@@ -191,13 +220,14 @@ fn never_fitting(session: &mut Session, job: JobIdx, total: &ResourceVector) -> 
     (n_fitting < minimum.n_tasks()).then_some(NeverFits::Nodes { n_fitting, domain, now })
 }
 
-pub(super) fn of_problem(cluster: &Cluster, job: JobIdx, problem: &JobProblem) -> Why {
+pub(super) fn of_problem(session: &Session, job: JobIdx, problem: &JobProblem) -> Why {
     let lacks_pods = matches!(
         problem,
         JobProblem::NotEnoughTasks { .. } | JobProblem::NotEnoughTasksOfRole { .. }
     );
-    let missing = lacks_pods.then(|| missing_pods(cluster, job));
-    Why::Invalid(Box::new(Invalid { problem: problem.clone(), missing }))
+    let missing = lacks_pods.then(|| missing_pods(session.cluster(), job));
+    let similar = similar::of(session, job);
+    Why::Invalid(Box::new(Invalid { problem: problem.clone(), missing, similar }))
 }
 
 fn missing_pods(cluster: &Cluster, job: JobIdx) -> MissingPods {
@@ -215,6 +245,9 @@ fn obstacle(session: &Session, job: JobIdx) -> Obstacle {
     let cluster = session.cluster();
     let queue = cluster.jobs.queue[job].expect("a job that is scheduled has a queue");
     let n_leaving = cluster.jobs.counts[job].of(TaskStatus::Releasing);
+    if let Some(places) = own_places(session, job) {
+        return Obstacle::Nominated(Box::new(places));
+    }
     match session.failure(job) {
         Some(Failure::Unfit(report)) => {
             Obstacle::Unfit { report: report.clone(), stuck: stuck_pod(session, job).map(Box::new) }
@@ -232,19 +265,19 @@ fn obstacle(session: &Session, job: JobIdx) -> Obstacle {
         },
         Some(Failure::QueueLimit(limit)) => over_limit(session, job, *limit),
         Some(Failure::Withheld(holder)) => Obstacle::Withheld {
-            queue: at_share(session, queue),
-            holder: holder.and_then(|holder| in_queue(cluster, holder)),
+            queue: at_share(session, job, queue),
+            holder: holder.and_then(|holder| session.named_to(job, holder)),
         },
-        Some(Failure::Held(by)) => held_for(cluster, job, *by),
-        Some(Failure::Reserved { node, holder }) => reserved_for(session, *node, *holder),
+        Some(Failure::Held(by)) => held_for(session, job, *by),
+        Some(Failure::Reserved { node, holder }) => reserved_for(session, job, (*node, *holder)),
         None if !session.was_tried(job) && n_leaving > 0 => {
             Obstacle::Terminating { n_pods: n_leaving }
         }
         None if let Some(first) = session.held_up_by(job) => {
-            Obstacle::Order { job: cluster.jobs.key[first].clone(), queue: name_of(cluster, queue) }
+            Obstacle::Order { first: known(session.named_to(job, first)) }
         }
         None if waits_for_share(session, job) => {
-            Obstacle::QueueShare { queue: at_share(session, queue) }
+            Obstacle::QueueShare { queue: at_share(session, job, queue) }
         }
         None => Obstacle::NotCompared { n_nodes: cluster.nodes.facts.len() },
     }
@@ -267,7 +300,7 @@ fn stuck_pod(session: &Session, job: JobIdx) -> Option<StuckPod> {
     })?;
     let facts = &cluster.tasks.facts[pod];
     Some(StuckPod {
-        pod: facts.key.clone(),
+        pod: session.pod_named_to(job, pod),
         node: cluster.node_of(pod)?.clone(),
         grace_period_end: facts.terminates_at,
         has_passed: cluster.terminating[&pod].left.is_zero(),
@@ -278,17 +311,61 @@ fn name_of(cluster: &Cluster, queue: QueueIdx) -> Name {
     cluster.queues.facts[queue].name.clone()
 }
 
-/// A job with its queue, if that exists.
-fn in_queue(cluster: &Cluster, job: JobIdx) -> Option<JobInQueue> {
-    let queue = name_of(cluster, cluster.jobs.queue[job]?);
-    Some(JobInQueue { job: cluster.jobs.key[job].clone(), queue })
+/// A job that is scheduled.
+fn known(job: Option<JobInQueue>) -> JobInQueue {
+    job.expect("a job that is scheduled has a queue")
 }
 
 /// The queue of a path that is at its fair share.
-fn at_share(session: &Session, queue: QueueIdx) -> QueueAtShare {
+fn at_share(session: &Session, job: JobIdx, queue: QueueIdx) -> QueueAtShare {
     let name = |queue| name_of(session.cluster(), queue);
     let overused = session.plugins().overused_on_path(queue).unwrap_or(queue);
-    QueueAtShare { queue: name(overused), above: (overused != queue).then(|| name(queue)) }
+    QueueAtShare {
+        queue: name(overused),
+        above: (overused != queue).then(|| name(queue)),
+        held: held(session, job, overused),
+    }
+}
+
+/// What a queue uses of a resource that a job waits for and of which it uses all that it deserves; an extended one if there
+/// is one.
+fn held(session: &Session, job: JobIdx, queue: QueueIdx) -> Option<ShareInUse> {
+    let cluster = session.cluster();
+    let over = cluster.dimensions.shared().filter_map(|dim| {
+        let spare = session.plugins().spare(queue, dim)?;
+        (cluster.jobs.waiting[job][dim] > 0 && spare >= 0).then_some((dim, spare))
+    });
+    let is_plain = |dim: Dim| !is_extended_resource(cluster.dimensions.name(dim));
+    let (dim, spare) = over.min_by_key(|(dim, _)| (is_plain(*dim), *dim))?;
+    let used = cluster.queues.held[queue][dim];
+    let resource = cluster.dimensions.name(dim).clone();
+    Some(ShareInUse { resource, used, deserved: used - spare })
+}
+
+/// The places of a job whose minimum has some, if pods still have to terminate there.
+fn own_places(session: &Session, job: JobIdx) -> Option<OwnPlaces> {
+    if !session.keeps_moves(job) || !session.plugins().job_pipelined(job) {
+        return None;
+    }
+    let cluster = session.cluster();
+    let placement = |task: TaskIdx| cluster.tasks.placement[task];
+    let nodes: BTreeSet<NodeIdx> =
+        session.kept_tasks(job).filter_map(|task| placement(task).node).collect();
+    let leaving = nodes.iter().filter_map(|node| session.leaving.get(node));
+    let n_leaving = leaving.clone().map(|leaving| leaving.n_pods).sum();
+    let end = leaving.map(|leaving| leaving.end).collect::<Option<Vec<_>>>();
+    if n_leaving == 0 {
+        return None;
+    }
+    let names = nodes.iter().map(|node| cluster.node_name(*node).clone());
+    let names: Vec<Name> = names.take(MAX_NODES_NAMED).collect();
+    Some(OwnPlaces {
+        n_pods: session.kept_tasks(job).count() as u32,
+        n_more: nodes.len() - names.len(),
+        nodes: names,
+        n_leaving,
+        end: end.and_then(|ends| ends.into_iter().max()),
+    })
 }
 
 fn over_limit(session: &Session, job: JobIdx, limit: QueueLimit) -> Obstacle {
@@ -329,21 +406,22 @@ fn over_capability(session: &Session, job: JobIdx, queue: QueueIdx, dim: Dim) ->
 }
 
 // Parity: see docs/parity.md#p14.
-fn held_for(cluster: &Cluster, job: JobIdx, by: JobIdx) -> Obstacle {
-    let is_of_other_queue = cluster.jobs.queue[job] != cluster.jobs.queue[by];
-    match in_queue(cluster, by).filter(|_| is_of_other_queue) {
-        Some(by) => Obstacle::WouldBeReclaimed { by },
-        None => Obstacle::WouldBePreempted { by: cluster.jobs.key[by].clone() },
+fn held_for(session: &Session, job: JobIdx, by: JobIdx) -> Obstacle {
+    let queues = &session.cluster().jobs.queue;
+    let is_of_other_queue = queues[job] != queues[by];
+    let by = known(session.named_to(job, by));
+    match is_of_other_queue {
+        true => Obstacle::WouldBeReclaimed { by },
+        false => Obstacle::WouldBePreempted { by },
     }
 }
 
 /// For whom the room is reserved that a job would need.
 // Parity: see docs/parity.md#a12.
-fn reserved_for(session: &Session, node: NodeIdx, holder: JobIdx) -> Obstacle {
-    let cluster = session.cluster();
+fn reserved_for(session: &Session, job: JobIdx, (node, holder): (NodeIdx, JobIdx)) -> Obstacle {
     Obstacle::Reserved {
-        node: cluster.node_name(node).clone(),
-        holder: cluster.jobs.key[holder].clone(),
+        node: session.cluster().node_name(node).clone(),
+        holder: known(session.named_to(job, holder)),
         since: session.reservation_of(holder).map_or(session.now, |own| own.since),
     }
 }

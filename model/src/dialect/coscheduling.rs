@@ -34,11 +34,6 @@ impl StatusDialect for Coscheduling {
     fn has_conditions(&self) -> bool {
         false
     }
-
-    fn reports(&self, status: &PodGroupStatus, _: &str, _: &str) -> bool {
-        // The status has no field for the message.
-        matches!(&*status.phase, "Pending" | "PreScheduling" | "Scheduling")
-    }
 }
 
 /// The phase as the controller of scheduler-plugins derives it.

@@ -50,7 +50,7 @@ impl StatusDialect for Kubernetes {
 
     fn reports(&self, status: &PodGroupStatus, _: &str, message: &str) -> bool {
         let mut conditions = status.conditions.iter();
-        conditions.any(|own| own.type_ == INITIALLY_SCHEDULED && own.message.ends_with(message))
+        conditions.any(|own| own.type_ == INITIALLY_SCHEDULED && own.message.contains(message))
     }
 }
 

@@ -32,9 +32,9 @@ pub trait StatusDialect: Sync {
         false
     }
 
-    /// Whether a stored status already reports this message in a condition of this type, numbers aside.
+    /// Whether a condition of this type in a stored status begins with this message already, numbers aside.
     fn reports(&self, status: &PodGroupStatus, condition: &str, message: &str) -> bool {
-        let is_same = |own: &PodGroupCondition| differ_only_in_numbers(&own.message, message);
+        let is_same = |own: &PodGroupCondition| begins_with(&own.message, message);
         let mut conditions = status.conditions.iter().filter(|own| own.type_ == condition);
         conditions.any(|own| own.status == "True" && is_same(own))
     }
@@ -45,8 +45,8 @@ pub trait StatusDialect: Sync {
     }
 }
 
-/// Whether two texts are the same apart from numbers.
-fn differ_only_in_numbers(l: &str, r: &str) -> bool {
+/// Whether a text is the beginning of another, apart from numbers.
+fn begins_with(text: &str, beginning: &str) -> bool {
     let words = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
-    words(l) == words(r)
+    words(text).starts_with(&words(beginning))
 }

@@ -254,7 +254,11 @@ mod tests {
             Decision::Evict {
                 pod: pod("v"),
                 node: "n2".into(),
-                cause: EvictionCause::Reclaim(JobInQueue { job: job("g"), queue: "q".into() }),
+                cause: EvictionCause::Reclaim(JobInQueue {
+                    job: job("g"),
+                    queue: "q".into(),
+                    is_named: true,
+                }),
             },
             Decision::Nominate { pod: pod("b"), node: "n2".into(), devices: [].into() },
             Decision::Withdraw { pod: pod("gone") },

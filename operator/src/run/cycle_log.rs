@@ -42,7 +42,7 @@ pub(crate) fn log_cycle(cycle: &Cycle, decided: &[Decided<'_>]) {
                 debug!(pod = %pod.key, %node, job, queue, "binding a pod");
             }
             Decision::Evict { pod, node, cause } => {
-                let JobInQueue { job: for_job, queue: for_queue } = cause.job();
+                let JobInQueue { job: for_job, queue: for_queue, .. } = cause.job();
                 let reason = cause.reason();
                 info!(pod = %pod.key, %node, job, queue, %reason, %for_job, %for_queue, "evicting a pod");
             }

@@ -180,7 +180,11 @@ mod tests {
         Decision::Evict {
             pod: pod(name),
             node: "n".into(),
-            cause: EvictionCause::Reclaim(JobInQueue { job: by, queue: "q".into() }),
+            cause: EvictionCause::Reclaim(JobInQueue {
+                job: by,
+                queue: "q".into(),
+                is_named: true,
+            }),
         }
     }
 

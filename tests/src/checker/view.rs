@@ -175,7 +175,7 @@ fn decide<'a>(
                 Some(own) if own == node => {}
                 own => return Err(format!("is evicted from {node}, but is on {own:?}")),
             }
-            let JobInQueue { job: by, queue } = cause.job();
+            let JobInQueue { job: by, queue, .. } = cause.job();
             Ok(Fate::Evicted(Eviction { at, reason: cause.reason(), by, queue }))
         }
         Decision::Withdraw { .. } => Ok(Fate::Withdrawn),

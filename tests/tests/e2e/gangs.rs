@@ -15,8 +15,8 @@ fn a_gang_starts_only_when_all_its_pods_fit() {
     bed.eventually("the condition of the second gang gives the reason", || {
         let status = bed.get("podgroups.scheduling.sigs.dev", "waits")["status"].clone();
         let message = status["conditions"][0]["message"].as_str().unwrap_or_default().to_owned();
-        let wanted =
-            "0 of 2 pods fit; 2 find no node: 0/2 nodes are available: 2 Insufficient cpu.";
+        let wanted = "0 of 2 pods can be placed; missing: 2 pods with 1 cpu each: 0/2 nodes are available: 2 \
+                      Insufficient cpu; queue \"default\" uses 4 of the 4 cpu that it deserves";
         if message == wanted { Ok(()) } else { Err(status.to_string()) }
     });
     bed.expect_waiting("waits");

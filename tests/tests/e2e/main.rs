@@ -32,5 +32,6 @@ mod scenarios;
 mod silence;
 mod simulate;
 mod users;
+mod waiting;
 mod webhooks;
 mod whole_gangs;

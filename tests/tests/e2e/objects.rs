@@ -154,7 +154,9 @@ fn pods_without_a_group_start_one_by_one() {
     bed.eventually("the third pod reports why it is pending", || {
         let text =
             bed.pods_in("shadow", "Pending").iter().map(Value::to_string).collect::<String>();
-        if text.contains("0/1 nodes are available: 1 Insufficient cpu.") {
+        let words = "its pods name no PodGroup, so each starts by itself; it fits on no node: 0/1 nodes are available: 1 \
+                     Insufficient cpu";
+        if text.contains(words) {
             Ok(())
         } else {
             Err(text)

@@ -71,6 +71,7 @@ impl Decided {
             cause: EvictionCause::Preempt(JobInQueue {
                 job: JobKey::annotated(ObjectKey::new("bench", "job-00000")),
                 queue: "queue-0".into(),
+                is_named: true,
             }),
         }
     }
@@ -456,6 +457,7 @@ fn inside_a_job_only_a_higher_priority_preempts() {
             cause: EvictionCause::Preempt(JobInQueue {
                 job: JobKey::annotated(ObjectKey::new("ns", "g")),
                 queue: "default".into(),
+                is_named: true,
             }),
         };
         let nominate =
@@ -594,6 +596,7 @@ fn problems_of_a_victim_with_budget(mode: &str, disrupted: &str, cpus_of_other: 
         cause: EvictionCause::Preempt(JobInQueue {
             job: JobKey::Pod { pod: waits.key.clone(), uid: waits.uid.clone() },
             queue: "default".into(),
+            is_named: true,
         }),
     };
     let nominate = Decision::Nominate { pod: waits, node: "n".into(), devices: [].into() };

@@ -15,6 +15,7 @@ mod fast_path;
 mod fitting_gangs;
 mod hostile;
 mod memory;
+mod names;
 mod nominations;
 mod not_admitted;
 mod preemption;

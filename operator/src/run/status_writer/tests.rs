@@ -32,7 +32,7 @@ const QUEUE: &str = "/apis/scheduling.sigs.dev/v1alpha2/queues/q";
 /// Why a job or its pods wait, with any words.
 fn why(reason: Reason, words: &str) -> Worded<Why> {
     let problem = JobProblem::Other { reason: Name::from(reason), message: Name::from(words) };
-    Worded::new(Why::Invalid(Box::new(Invalid { problem, missing: None })))
+    Worded::new(Why::Invalid(Box::new(Invalid { problem, missing: None, similar: None })))
 }
 
 /// A status writer, and a server that has a pod, a group and a queue.

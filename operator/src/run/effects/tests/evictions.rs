@@ -9,7 +9,7 @@ use super::*;
 
 fn evict() -> Decision {
     let job = JobKey::annotated(ObjectKey::new("ns", "urgent"));
-    let cause = EvictionCause::Preempt(JobInQueue { job, queue: "q".into() });
+    let cause = EvictionCause::Preempt(JobInQueue { job, queue: "q".into(), is_named: true });
     Decision::Evict { pod: pod_ref(), node: "n".into(), cause }
 }
 
