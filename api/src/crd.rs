@@ -95,7 +95,8 @@ pub struct QueueSpec {
     #[schemars(range(min = 0))]
     pub max_running_jobs: Option<i32>,
     /// The order of the jobs of the queue. Priority, if absent: as the configuration says. Fifo: by
-    /// priority, then by age. StrictFifo: the same, and no job starts before one that waits.
+    /// priority, then by age. StrictFifo: the same, and no job starts while one
+    /// before it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "queue_order_schema")]
     pub order: Option<QueueOrder>,
