@@ -397,7 +397,7 @@ pub(crate) struct ReportInput<'s> {
     pub(crate) n_fitting: u32,
     /// Which failure is recorded.
     pub(crate) failure: Option<*const Failure>,
-    /// What others have to do with it.
+    /// How other jobs and queues keep it waiting.
     pub(crate) others: Option<&'s Arc<Others>>,
     pub(crate) of_others: OfOthers,
 }

@@ -413,8 +413,8 @@ const NEXT_CREDIT: Duration = Duration::from_secs(1);
 /// After so much time it is reported that a PodGroup which was admitted lacks its pods.
 const ANNOUNCED_FOR: Duration = Duration::from_secs(1);
 
-/// Whether a PodGroup without pods waits for none: all that it had have finished, and are deleted. A controller that waits
-/// until it may create pods would wait for ever.
+/// Whether a PodGroup without pods stays `Completed`: all its pods finished and were deleted. Not if a controller waits for
+/// another phase before it creates pods again.
 // Parity: see docs/parity.md#e4-phases.
 fn stays_completed(group: &GroupFacts) -> bool {
     let statuses = group.version.statuses();

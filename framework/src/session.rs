@@ -100,7 +100,7 @@ pub struct Session {
     /// The jobs that may not place all of their tasks.
     pub(crate) holds: Holds,
     pub(crate) reservations: Reservations,
-    /// What others have to do with it that jobs wait; found at the end.
+    /// How other jobs and queues keep each job waiting; computed at the end of the cycle.
     pub(crate) others: BTreeMap<JobIdx, Arc<Others>>,
     /// The pods that are being terminated, by node; found at the end.
     pub(crate) leaving: BTreeMap<NodeIdx, Leaving>,

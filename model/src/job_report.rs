@@ -119,7 +119,7 @@ impl JobReport {
         Some((why.reason(), why.words()))
     }
 
-    /// What others have to do with it that it, or its pods, wait; `None` if nothing.
+    /// How other jobs and queues keep it, or its pods, waiting; `None` if they do not.
     pub fn others(&self) -> Option<&Arc<Others>> {
         let whys = [&self.unschedulable, &self.unplaced_because].into_iter().flatten();
         let mut others = whys.filter_map(|why| match &**why {

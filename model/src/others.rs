@@ -1,8 +1,8 @@
-//! What others have to do with it that a job waits: who uses what it is short of, what is kept for whom, and what its
-//! queue may take back.
+//! How other jobs and queues keep a job waiting: who uses the resources that it lacks, for whom idle ones are kept, and
+//! which borrowed ones its queue cannot reclaim yet.
 //!
 //! It changes as others come and go, while the obstacle of the job stays the same, so it is not part of a result that is
-//! remembered. It is words for people: no decision reads it.
+//! remembered. It is only for messages: no decision reads it.
 // Parity: new, see docs/parity.md#e10.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{decision::JobInQueue, name::Name};
 
-/// What others have to do with it that a job waits.
+/// How other jobs and queues keep a job waiting, and what else explains why nodes refuse it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Others {

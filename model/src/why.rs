@@ -177,7 +177,7 @@ pub struct NoPlace {
     pub protected: Option<Box<ProtectedGang>>,
     /// What is kept for the job.
     pub reservation: Option<Box<OwnReservation>>,
-    /// What others have to do with it; `None` if nothing.
+    /// How other jobs and queues keep it waiting; `None` if they do not.
     pub others: Option<Arc<Others>>,
 }
 

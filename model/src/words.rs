@@ -464,7 +464,7 @@ impl NoPlace {
 }
 
 impl Why {
-    /// What it says without what others have to do with it, which comes last and changes as they come and go.
+    /// The message without its last part, about other jobs and queues, which changes as they start and end.
     pub fn own_words(&self) -> String {
         match self {
             Self::NoPlace(why) => why.own_words().trim_end_matches('.').to_owned(),

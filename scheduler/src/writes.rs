@@ -101,7 +101,7 @@ pub enum Urgency {
     /// The text of a message of a PodGroup.
     Text,
     /// The text of a message of a pod, or its reason as the cluster fills up and becomes empty; of a message of a PodGroup
-    /// only what others have to do with it. There may be many of them, and all may change at once.
+    /// only its last part, about other jobs and queues. There may be many of them, and all may change at once.
     PodText,
 }
 
@@ -420,7 +420,7 @@ fn group_status(
         })
     };
     let unschedulable = report.unschedulable_in_words();
-    // What others have to do with it changes all the time.
+    // The part about other jobs and queues changes with each of their pods.
     let own_words = report.unschedulable.as_ref().map(|why| why.own_words()).unwrap_or_default();
     let events = [
         unschedulable.as_ref().and_then(|(_, words)| {
@@ -440,7 +440,7 @@ fn group_status(
     Some(StatusWrite::Group { group: Arc::clone(group), next, urgency, events })
 }
 
-/// Whether a stored status says so already, but for what others have to do with it.
+/// Whether a stored status has the same message already, apart from its part about other jobs and queues.
 fn begins_with(stored: &PodGroupStatus, own_words: &str) -> bool {
     let mut conditions = stored.conditions.iter().filter(|own| own.type_ == UNSCHEDULABLE);
     !own_words.is_empty() && conditions.any(|own| own.message.starts_with(own_words))

@@ -1,4 +1,4 @@
-//! What others have to do with it that a job waits: found at the end of a cycle, for the reports. No decision reads it.
+//! How other jobs and queues keep a job waiting: computed at the end of a cycle, for the reports. No decision reads it.
 //!
 //! What takes long is bounded: nodes are compared for the first classes only, and pods are looked at once for all of them,
 //! and once for each resource of which a queue below its share is short.
@@ -28,7 +28,7 @@ use self::{
 };
 use crate::session::{Leaving, Session};
 
-/// Finds what others have to do with it that jobs wait.
+/// Finds out how other jobs and queues keep each job waiting.
 pub(super) fn find(session: &mut Session) {
     session.leaving = leaving(session);
     let waiting: Vec<(JobIdx, Option<Short>)> =

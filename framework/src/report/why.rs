@@ -111,7 +111,7 @@ fn is_no_gang(cluster: &Cluster, job: JobIdx) -> bool {
         && cluster.jobs.tasks[job].len() > 1
 }
 
-/// What others have to do with it that a job waits.
+/// How other jobs and queues keep a job waiting.
 fn others(session: &Session, job: JobIdx) -> Option<Arc<Others>> {
     session.others.get(&job).map(Arc::clone)
 }

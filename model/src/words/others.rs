@@ -1,4 +1,4 @@
-//! What people read about others that have to do with it that a job waits.
+//! Messages about the jobs and queues that keep a job waiting.
 
 use std::fmt;
 

@@ -126,7 +126,7 @@ const fn theirs(name: &'static str, n_pods: usize, n_gpus: u32) -> Gang {
 }
 
 #[test]
-fn a_user_reads_what_others_have_to_do_with_it() {
+fn a_user_reads_which_others_keep_a_job_waiting() {
     let mut bed = gpu_bed();
     bed.apply(&queue("research", 1));
     let mut training = queue("training", 1);

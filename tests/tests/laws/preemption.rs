@@ -175,7 +175,7 @@ fn victims_match_kubernetes() {
             let reasons = filter_message(&case.expect.message);
             let is_reported = cycle.jobs.iter().any(|job| {
                 let Some(why) = &job.unplaced_because else { return false };
-                // Of a pod that has a place, the message says where; what others have to do with it comes last.
+                // The message of a nominated pod names its nodes. The part about other jobs comes last.
                 has_place(why)
                     || why.own_words() == reasons.trim_end_matches('.')
                     || says_never(why.words(), reasons)

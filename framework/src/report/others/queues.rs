@@ -36,7 +36,7 @@ impl Borrowers {
     }
 }
 
-/// What a queue uses of a resource, if that has to do with it that its jobs wait.
+/// What a queue uses and deserves of a resource, if that explains why its jobs wait.
 pub(super) fn queue_use(
     session: &Session,
     queue: QueueIdx,
