@@ -208,7 +208,8 @@ mod schema {
     #[serde(rename_all = "camelCase", default)]
     pub(super) struct PodGroupStatus {
         /// Pending: fewer than the minimum have a place. Running: at least the minimum have one.
-        /// Unknown: some run, but the minimum cannot be reached. Completed: all pods have finished.
+        /// Unknown: some run, but the minimum cannot be reached. Completed: all pods have finished,
+        /// or its Job was deleted.
         phase: String,
         /// The latest observations, one for each type.
         conditions: Vec<PodGroupCondition>,

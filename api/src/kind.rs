@@ -114,7 +114,8 @@ macro_rules! each_kind {
             /// A job of `batch`.
             Job: k8s_openapi::api::batch::v1::Job,
                 "Job", "jobs.batch", "v1", Namespaced, Everywhere,
-                "no further pods are created for them";
+                "no further pods are created for them",
+                watched(Optional, kube_batch_model::facts::batch_job::BatchJobFacts = $crate::read::batch_job);
             /// A replica set.
             ReplicaSet: k8s_openapi::api::apps::v1::ReplicaSet,
                 "ReplicaSet", "replicasets.apps", "v1", Namespaced, Everywhere,

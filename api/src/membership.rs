@@ -10,6 +10,9 @@ use kube_batch_model::{
     },
 };
 
+/// Annotation of the pods of a Job whose failures count for their index.
+const INDEX_FAILURES_ANNOTATION: &str = "batch.kubernetes.io/job-index-failure-count";
+
 /// With which minimum of its job a pod was bound, as its annotation says.
 pub(crate) fn bound_minimum_of(meta: &ObjectMeta) -> Option<u32> {
     meta.annotations.as_ref()?.get(BOUND_MINIMUM_ANNOTATION)?.parse().ok()
@@ -18,6 +21,13 @@ pub(crate) fn bound_minimum_of(meta: &ObjectMeta) -> Option<u32> {
 /// Until when a pod may not be reclaimed, as its annotation says.
 pub(crate) fn protected_until_of(meta: &ObjectMeta) -> Option<Timestamp> {
     meta.annotations.as_ref()?.get(PROTECTED_UNTIL_ANNOTATION)?.parse().ok()
+}
+
+/// How many pods of its index of a Job have failed before a pod, as its annotation says.
+pub(crate) fn index_failures_of(meta: &ObjectMeta) -> u32 {
+    let annotations = meta.annotations.as_ref();
+    let failures = annotations.and_then(|all| all.get(INDEX_FAILURES_ANNOTATION));
+    failures.and_then(|failures| failures.parse().ok()).unwrap_or(0)
 }
 
 /// The queue from which a pod was bound, as its annotation says.

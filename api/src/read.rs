@@ -5,9 +5,11 @@
 
 pub mod affinity;
 pub mod amounts;
+mod batch_job;
 mod composite;
 pub mod device;
 mod extended;
+pub mod failure_policy;
 mod gang_annotations;
 pub(crate) mod group;
 mod group_refs;
@@ -25,6 +27,7 @@ mod storage;
 mod template;
 
 pub use self::{
+    batch_job::batch_job,
     composite::composite,
     device::{claim::resource_claim, class::device_class, slice::slice, taint::taint_rule},
     limits::MAX_POD_AMOUNT,

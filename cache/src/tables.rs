@@ -28,6 +28,8 @@ macro_rules! each_table {
             priority_classes: PriorityClass(kube_batch_model::facts::policy::PriorityClassFacts), Name = |facts| facts.name.clone();
             /// PodDisruptionBudgets.
             budgets: PodDisruptionBudget(kube_batch_model::facts::policy::BudgetFacts), ObjectKey = |facts| facts.key.clone();
+            /// Jobs of `batch`.
+            batch_jobs: Job(kube_batch_model::facts::batch_job::BatchJobFacts), ObjectKey = |facts| facts.key.clone();
             /// PersistentVolumes.
             volumes: PersistentVolume(kube_batch_model::facts::storage::VolumeFacts), Name = |facts| facts.name.clone();
             /// PersistentVolumeClaims.

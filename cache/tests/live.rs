@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
+    batch::v1::Job as BatchJob,
     core::v1::{Namespace, Node, PersistentVolumeClaim, Pod},
     policy::v1::PodDisruptionBudget,
     resource::v1::{DeviceClass, ResourceClaim, ResourceSlice},
@@ -128,6 +129,14 @@ enum Step {
         min: u8,
     },
     DeleteBudget(u8),
+    /// A Job, which may control pods, and whose pods name a PodGroup.
+    BatchJob {
+        name: u8,
+        group: Option<u8>,
+        n_failed: u8,
+        is_other: bool,
+    },
+    DeleteBatchJob(u8),
     Claim {
         is_bound: bool,
     },
@@ -244,6 +253,7 @@ fn step() -> impl Strategy<Value = Step> {
     let parent = prop::option::weighted(0.2, 0..2_u8);
     let composite = (0..2_u8, parent, 0..2_i32, prop::option::weighted(0.5, 0..2_u8));
     let budget = (0..2_u8, prop::option::weighted(0.3, 0..2_u8), 0..3_i32, 1..3_u8);
+    let batch_job = (0..2_u8, prop::option::of(0..3_u8), 0..3_u8, prop::bool::weighted(0.2));
     prop_oneof![
         20 => pod_step().prop_map(Step::Pod),
         4 => (0..12_u8).prop_map(Step::DeletePod),
@@ -269,6 +279,10 @@ fn step() -> impl Strategy<Value = Step> {
             name, owner, allowed, min,
         }),
         1 => (0..2_u8).prop_map(Step::DeleteBudget),
+        3 => batch_job.prop_map(|(name, group, n_failed, is_other)| Step::BatchJob {
+            name, group, n_failed, is_other,
+        }),
+        1 => (0..2_u8).prop_map(Step::DeleteBatchJob),
         1 => any::<bool>().prop_map(|is_bound| Step::Claim { is_bound }),
         4 => (device_claim(), 1..3_u8, any::<bool>()).prop_map(|(of, count, is_allocated)| {
             Step::DeviceClaim { of, count, is_allocated }
@@ -324,7 +338,7 @@ fn from<T: DeserializeOwned>(value: Value) -> T {
 
 fn controller(uid: u8) -> Value {
     json!({
-        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("r{uid}"),
+        "apiVersion": "batch/v1", "kind": "Job", "name": format!("r{uid}"),
         "uid": format!("r{uid}"), "controller": true,
     })
 }
@@ -594,6 +608,22 @@ impl World {
             Step::DeleteBudget(name) => {
                 self.store.budgets.delete(&ObjectKey::new("ns", format!("b{name}")));
             }
+            Step::BatchJob { name, group, n_failed, is_other } => {
+                let owner = controller(name);
+                let uid = if is_other { json!("other") } else { owner["uid"].clone() };
+                let annotations =
+                    group.map(|group| json!({"scheduling.k8s.io/group-name": format!("g{group}")}));
+                let job = json!({
+                    "metadata": {"name": owner["name"], "namespace": "ns", "uid": uid},
+                    "spec": {"template": {"metadata": {"annotations": annotations}}},
+                    "status": {"failed": n_failed},
+                });
+                self.store.apply::<BatchJob>(&from(job)).expect("a Job");
+            }
+            Step::DeleteBatchJob(name) => {
+                let name = controller(name)["name"].as_str().expect("a name").to_owned();
+                self.store.batch_jobs.delete(&ObjectKey::new("ns", name));
+            }
             Step::Composite { name, parent, priority, queue } => {
                 let queue = queue.map(|queue| format!("q{queue}"));
                 let composite = json!({
@@ -763,6 +793,7 @@ fn about(cluster: &Cluster, job: JobIdx) -> String {
     let objects = (&jobs.key[job], &jobs.group[job], jobs.created[job], jobs.queue[job]);
     let others = (&jobs.topology[job], &jobs.composites[job], &jobs.problem[job]);
     let counts = (jobs.counts[job], &jobs.role_counts[job], &jobs.warnings[job]);
+    let counts = (counts, &jobs.batch[job]);
     let amounts = (jobs.held[job].to_vec(), jobs.waiting[job].to_vec());
     let tasks: Vec<_> = jobs.tasks[job].iter().map(of_task).collect();
     format!("{:?}", (objects, spec, switches, others, counts, amounts, tasks))
@@ -883,6 +914,9 @@ fn what_happens_often_is_followed() {
         Step::Node { name: 0, cpu: 7, has_gpus: false },
         first_queue(),
         Step::Budget { name: 0, owner: None, allowed: 1, min: 1 },
+        Step::BatchJob { name: 0, group: Some(0), n_failed: 0, is_other: false },
+        Step::BatchJob { name: 0, group: Some(0), n_failed: 1, is_other: false },
+        Step::DeleteBatchJob(0),
         Step::Claim { is_bound: false },
         Step::Slice(2),
         Step::DeviceClaim { of: Ok(0), count: 1, is_allocated: false },

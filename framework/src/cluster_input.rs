@@ -70,7 +70,8 @@ pub(crate) fn in_flight(cluster: &Cluster, active: &[JobIdx]) -> u64 {
 }
 
 /// A hash of what decides which running tasks may be evicted: the minimum, priority, queue and roles of their
-/// jobs, the metadata that plugins read, and whether they leave only together. A single pod without a PodGroup is left out: these change only with the pod itself.
+/// jobs, the metadata that plugins read, whether they leave only together, and what their Jobs of `batch` make of an
+/// eviction. A single pod without a PodGroup is left out: these change only with the pod itself.
 pub(crate) fn protection(cluster: &Cluster) -> u64 {
     let mut hasher = DefaultHasher::new();
     for job in cluster.jobs.key.ids() {
@@ -87,6 +88,11 @@ pub(crate) fn protection(cluster: &Cluster) -> u64 {
             metadata.filter(|own| !own.is_empty()).for_each(|own| own.hash(&mut hasher));
             let above = cluster.jobs.composites[job].iter().flat_map(|above| above.iter());
             above.for_each(|composite| composite.key.hash(&mut hasher));
+        }
+        if cluster.jobs.counts[job].ready() > 0 {
+            for own in &cluster.jobs.batch[job] {
+                (&own.uid, own.on_eviction, own.counts_ended_pods).hash(&mut hasher);
+            }
         }
     }
     hasher.finish()

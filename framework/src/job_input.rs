@@ -21,7 +21,7 @@
 //!
 //! [`Fact::concerns_only_its_job`]: kube_batch_model::facts::fact::Fact::concerns_only_its_job
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use kube_batch_model::{
     cluster::Cluster,
@@ -230,6 +230,7 @@ fn task_asks(facts: &TaskFacts) -> impl PartialEq {
         bound_queue: _,
         bound_minimum: _,
         protected_until: _,
+        index_failures: _,
         // The scheduler writes them; `in_flight` has nominations.
         nominated_node: _,
         nominated_by_other: _,
@@ -388,7 +389,7 @@ pub(crate) struct Decided {
 pub(crate) struct ReportInput<'s> {
     /// Which version of its PodGroup there is: its status counts too.
     pub(crate) group: Option<*const GroupFacts>,
-    pub(crate) warnings: &'s [JobWarning],
+    pub(crate) warnings: Cow<'s, [JobWarning]>,
     /// The share by which it is ordered.
     pub(crate) share: Option<Share>,
     /// Whether it had a turn that counts.
@@ -420,7 +421,7 @@ impl<'s> ReportInput<'s> {
     pub(crate) fn of(report: &'s JobReport, failure: Option<&Arc<Failure>>) -> Self {
         Self {
             group: report.group.as_ref().map(Arc::as_ptr),
-            warnings: &report.warnings,
+            warnings: Cow::Borrowed(&report.warnings),
             share: report.share,
             was_tried: report.tried,
             n_fitting: report.n_fitting,

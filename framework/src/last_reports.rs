@@ -7,8 +7,10 @@ use std::{sync::Arc, vec};
 
 use kube_batch_model::{
     cluster::{Cluster, FormerRow},
-    column::{Column, JobIdx, Ordinal},
+    column::{Column, JobIdx, Ordinal, QueueIdx},
+    facts::queue::QueueFacts,
     job_report::{JobReport, Phase},
+    problem::JobWarning,
     resource::ResourceVector,
     status::TaskStatus,
 };
@@ -32,16 +34,35 @@ pub(crate) struct LastReports {
     standing: Column<JobIdx, Standing>,
     /// The phase of each job that its queue counts.
     pub(crate) phase: Column<JobIdx, Option<Phase>>,
-    /// What the shares are parts of; see [`whole`].
+    /// What all reports depend on.
     whole: Whole,
 }
 
-/// What the share of a job may be a part of: with what pods of other schedulers use, and without.
-pub(crate) type Whole = [ResourceVector; 2];
+/// What the reports of all jobs depend on. If it changes, so may they.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Whole {
+    /// What the share of a job may be a part of: with what pods of other schedulers use, and without.
+    totals: [ResourceVector; 2],
+    /// Whether other queues may reclaim from each queue.
+    is_reclaimable: Vec<bool>,
+}
 
-/// What the shares of jobs are parts of. If it changes, so do all shares.
-pub(crate) fn whole(cluster: &Cluster) -> Whole {
-    [cluster.total(), cluster.total_for_jobs()]
+impl Whole {
+    pub(crate) fn of(cluster: &Cluster) -> Self {
+        let queues = &cluster.queues;
+        let n_children = queues.n_named();
+        let n_leaves = queues.facts.ids().filter(|queue| n_children[*queue] == 0).count();
+        let is_reclaimable = |facts: &Arc<QueueFacts>| n_leaves > 1 && !facts.not_reclaimable;
+        Self {
+            totals: [cluster.total(), cluster.total_for_jobs()],
+            is_reclaimable: queues.facts.values().map(is_reclaimable).collect(),
+        }
+    }
+
+    /// Whether other queues may reclaim from a queue.
+    pub(crate) fn is_reclaimable(&self, queue: QueueIdx) -> bool {
+        self.is_reclaimable[queue.at()]
+    }
 }
 
 impl LastReports {
@@ -167,7 +188,7 @@ pub(crate) fn standing(
         && report.unplaced.is_empty()
         && report.evicted.is_none()
         && report.waited_since.is_none()
-        && report.warnings.is_empty()
+        && report.warnings.iter().all(JobWarning::follows_from_job)
         && !report.tried;
     match holds {
         false => Standing::Once,

@@ -9,7 +9,7 @@
 //!   action. In the next cycle the jobs that had a turn are left out, until each job of the queue had
 //!   one: that is a round.
 //!
-//! It also remembers which gangs were evicted as a whole, until they run again or are gone, how far PodGroups
+//! It also remembers which gangs were evicted as a whole, until they run again or are gone, which had Jobs of `batch`, how far PodGroups
 //! with `minResources` have come, and what decides since when jobs wait for a reservation.
 //!
 //! Work is counted in evaluations of a node for a class of tasks, which take about 60 ns, and not in time, so that the
@@ -49,6 +49,8 @@ pub struct Memory {
     pub(crate) tries: Vec<LastTry>,
     /// The gangs that were evicted as a whole and have not run since: their statuses may not be written yet.
     pub(crate) evicted: BTreeMap<JobKey, GangEviction>,
+    /// The jobs that had Jobs of `batch`, and no other pods since: if they have neither any more, these were deleted.
+    pub(crate) with_batch: BTreeSet<JobKey>,
     /// The PodGroups that have headroom in their queue, or may get it or had it.
     pub(crate) headroom: HeadroomMemory,
     pub(crate) reservations: ReservationMemory,
@@ -74,6 +76,7 @@ impl Memory {
             input: None,
             tries: Vec::new(),
             evicted: BTreeMap::new(),
+            with_batch: BTreeSet::new(),
             headroom: HeadroomMemory::new(),
             reservations: ReservationMemory::new(),
             credits: Credits::new(),

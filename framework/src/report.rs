@@ -34,6 +34,7 @@ use crate::{
     tried::Tried,
 };
 
+mod fragile;
 mod others;
 mod why;
 
@@ -313,7 +314,7 @@ fn report_input(session: &Session, job: JobIdx, share: Option<Share>) -> ReportI
     let failure = session.shared_failure(job);
     ReportInput {
         group: jobs.group[job].as_ref().map(Arc::as_ptr),
-        warnings: &jobs.warnings[job],
+        warnings: fragile::warnings(session, job),
         share,
         was_tried: session.was_tried(job),
         n_fitting: n_fitting_of(session, job),
@@ -343,7 +344,8 @@ fn job_report(
     let counts = &cluster.jobs.counts[job];
     let n_tasks = cluster.jobs.tasks[job].len() as u32;
     let group = cluster.jobs.group[job].as_ref();
-    let completed = group.filter(|group| n_tasks == 0 && stays_completed(group));
+    let completed = group
+        .filter(|group| n_tasks == 0 && stays_completed(group) || is_over(session, job, group));
     let stored = |number: i32| u32::try_from(number).unwrap_or_default();
     let (succeeded, failed) = match completed {
         Some(group) => (stored(group.status.succeeded), stored(group.status.failed)),
@@ -351,12 +353,14 @@ fn job_report(
     };
     let finished = completed.is_some() || n_tasks > 0 && succeeded + failed == n_tasks;
     let is_admitted = admission.admits(job);
-    let warnings = &cluster.jobs.warnings[job];
+    let warnings = fragile::warnings(session, job);
     let is_news = || {
         group.is_some_and(|group| is_news(group, n_tasks, is_admitted))
             && !warnings.iter().any(JobWarning::explains_missing_pods)
     };
-    let unschedulable = if finished || is_news() {
+    // Nothing waits any more, and the reason is what users look for.
+    let has_failed = || cluster.jobs.batch[job].iter().any(|own| own.state.has_failed());
+    let unschedulable = if finished && !has_failed() || is_news() {
         None
     } else {
         let not_admitted = admission.lacking(cluster, job).map(Why::NotAdmitted);
@@ -398,8 +402,8 @@ fn job_report(
         unplaced,
         unplaced_because: unplaced_because.map(Worded::new),
         unschedulable: unschedulable.map(Worded::new),
-        first_pod: first_pod(cluster, job),
-        warnings: cluster.jobs.warnings[job].clone(),
+        first_pod: first_pod(cluster, job, &warnings),
+        warnings: warnings.into_owned(),
         evicted: evicted_as_a_whole(session, job, phase),
         tried: session.was_tried(job),
         share,
@@ -421,6 +425,25 @@ fn stays_completed(group: &GroupFacts) -> bool {
     group.status.phase == Phase::Completed.name() && !statuses.waits_for_admission()
 }
 
+/// Whether no pods come for a PodGroup any more: all its Jobs of `batch` have ended, or they and its pods were deleted.
+// Parity: see docs/parity.md#e4-phases.
+fn is_over(session: &Session, job: JobIdx, group: &GroupFacts) -> bool {
+    let cluster = session.cluster();
+    let is_terminating =
+        |status: TaskStatus| matches!(status, TaskStatus::Releasing | TaskStatus::Stuck);
+    let n_terminating = cluster.jobs.counts[job].sum(is_terminating) as usize;
+    if n_terminating < cluster.jobs.tasks[job].len()
+        || group.version.statuses().waits_for_admission()
+    {
+        return false;
+    }
+    let batch = &cluster.jobs.batch[job];
+    match batch.is_empty() {
+        true => session.turn_log.memory.with_batch.contains(&cluster.jobs.key[job]),
+        false => batch.iter().all(|own| own.state.has_ended()),
+    }
+}
+
 /// Whether it is news that pods of a PodGroup may be created: its controller does not know yet, so that there are
 /// none is no problem.
 fn is_news(group: &GroupFacts, n_tasks: u32, is_admitted: bool) -> bool {
@@ -435,8 +458,8 @@ fn is_announced(report: &JobReport) -> bool {
 }
 
 /// The pod on which the mistakes of a job without a PodGroup are reported.
-fn first_pod(cluster: &Cluster, job: JobIdx) -> Option<PodRef> {
-    if cluster.jobs.warnings[job].is_empty() || cluster.jobs.group[job].is_some() {
+fn first_pod(cluster: &Cluster, job: JobIdx, warnings: &[JobWarning]) -> Option<PodRef> {
+    if warnings.is_empty() || cluster.jobs.group[job].is_some() {
         return None;
     }
     cluster.jobs.tasks[job].iter().next().map(|task| cluster.pod(task))

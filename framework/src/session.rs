@@ -18,7 +18,7 @@ use std::{
 use jiff::Timestamp;
 use kube_batch_model::{
     cluster::{Cluster, LeftOut},
-    column::{Column, JobIdx, NodeIdx, TaskIdx},
+    column::{Column, JobIdx, NodeIdx, QueueIdx, TaskIdx},
     decision::{Decision, EvictReason},
     gang::{complete::CompleteGroups, tree::GangTree},
     name::Name,
@@ -39,7 +39,7 @@ use crate::{
     job_counts::JobCounts,
     job_record::JobRecords,
     known_action::KnownAction,
-    last_reports::{Whole, whole},
+    last_reports::Whole,
     memory::Memory,
     milestone::Milestone,
     move_log::MoveLog,
@@ -86,7 +86,7 @@ pub struct Session {
     /// The gangs that were evicted as a whole.
     pub(crate) evicted_gangs: BTreeMap<JobIdx, EvictedGang>,
     active: ActiveJobs,
-    /// What the shares of jobs are parts of.
+    /// What the reports of all jobs depend on.
     pub(crate) whole: Whole,
     records: JobRecords,
     /// The actions of the cycle, in order.
@@ -160,7 +160,7 @@ impl Session {
         cluster.device_totals = (policy.device_totals)(&cluster);
         let left_out =
             cluster.leave_out(|resource| policy.settings().ignored_resources.has(resource));
-        let whole = whole(&cluster);
+        let whole = Whole::of(&cluster);
         let active = if memory.recalls && policy.share_scope() == OrderScope::Own {
             memory.reports.unsettled(&cluster, &whole)
         } else {
@@ -335,6 +335,12 @@ impl Session {
     /// Whether an action of the cycle evicts tasks of one queue for waiting tasks of another.
     pub fn reclaims(&self) -> bool {
         self.actions.iter().any(|action| action.reclaims)
+    }
+
+    /// Whether tasks may be evicted for others of the same queue, or other queues may reclaim from this one.
+    pub(crate) fn takes_from(&self, queue: QueueIdx) -> bool {
+        let preempts = self.actions.iter().any(|action| action.evicts && !action.reclaims);
+        preempts || self.reclaims() && self.whole.is_reclaimable(queue)
     }
 
     /// Whether tasks were evicted for the job in this cycle.

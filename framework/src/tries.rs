@@ -9,6 +9,7 @@ use std::{
 use kube_batch_model::{
     cluster::Cluster,
     column::{Column, JobIdx, Ordinal as _, QueueIdx},
+    facts::pod::TaskFacts,
     job_report::JobReport,
     name::JobKey,
     status::TaskStatus,
@@ -25,6 +26,9 @@ use crate::{
     session::Session,
     tried::{Found, LastTry, Tried, TryValidity},
 };
+
+/// How many jobs that are gone are remembered to have had Jobs of `batch`, beside as many as twice those that are there.
+const MAX_GONE: usize = 1_000;
 
 /// A turn that has begun.
 #[derive(Debug)]
@@ -198,6 +202,8 @@ impl Session {
             rounds.insert(place, jobs);
         }
         let evicted = turn_log.memory.evicted.clone();
+        let with_batch = self.remember_batch_jobs();
+        let turn_log = &self.turn_log;
         let Memory { budget, recalls, .. } = turn_log.memory;
         let headroom = turn_log.memory.headroom.clone();
         let credits = self.credits();
@@ -210,11 +216,38 @@ impl Session {
             input,
             tries,
             evicted,
+            with_batch,
             headroom,
             reservations,
             credits,
             reports: LastReports::default(),
         }
+    }
+
+    /// The jobs that have Jobs of `batch`, and those that had some and no other pods since.
+    fn remember_batch_jobs(&mut self) -> BTreeSet<JobKey> {
+        let mut with_batch = std::mem::take(&mut self.turn_log.memory.with_batch);
+        let jobs = &self.cluster.jobs;
+        for job in self.active_jobs() {
+            let key = &jobs.key[*job];
+            if jobs.batch[*job].is_empty() {
+                // The pods of a Job that was deleted are deleted after it.
+                let mut tasks = jobs.tasks[*job].iter().map(|task| &self.cluster.tasks.facts[task]);
+                let is_of_job = |facts: &Arc<TaskFacts>| {
+                    facts.controller.as_ref().is_some_and(|controller| &*controller.kind == "Job")
+                };
+                if with_batch.contains(key) && !tasks.all(is_of_job) {
+                    with_batch.remove(key);
+                }
+            } else if jobs.group[*job].is_some() && !with_batch.contains(key) {
+                with_batch.insert(key.clone());
+            }
+        }
+        if with_batch.len() > 2 * jobs.key.len() + MAX_GONE {
+            let known: BTreeSet<&JobKey> = jobs.key.values().collect();
+            with_batch.retain(|key| known.contains(key));
+        }
+        with_batch
     }
 
     /// The tries that would be in vain again.

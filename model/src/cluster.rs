@@ -4,6 +4,7 @@
 //! that the next one is made from it. Facts are shared and never change; ledgers and counts are derived from
 //! the placements of tasks, and only [`Cluster::set_placement`] changes them while a cycle runs.
 
+mod batch_jobs;
 mod capacity;
 mod keep_available;
 mod keep_columns;

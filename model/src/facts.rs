@@ -4,6 +4,7 @@
 //! that cannot be parsed gives a [`FactError`] with the object and the field; the caller skips that
 //! object only.
 
+pub mod batch_job;
 pub mod class;
 pub mod composite;
 pub mod device;

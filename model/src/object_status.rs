@@ -25,7 +25,8 @@ pub const GANG_EVICTED: &str = "GangEvicted";
 #[serde(rename_all = "camelCase", default)]
 pub struct PodGroupStatus {
     /// Pending: fewer than the minimum have a place. Running: at least the minimum have one.
-    /// Unknown: some run, but the minimum cannot be reached. Completed: all pods have finished.
+    /// Unknown: some run, but the minimum cannot be reached. Completed: all pods have finished,
+    /// or its Job was deleted.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub phase: String,
     /// The latest observations, one for each type.

@@ -339,6 +339,16 @@ pub enum JobWarning {
         /// What has the same purpose and works for a gang.
         instead: Name,
     },
+    /// A Job of `batch` fails for good if more of its pods are evicted than it accepts, and that may happen.
+    // Parity: see docs/parity.md#p16.
+    FailsWhenEvicted {
+        /// The first such Job, by name.
+        first: Name,
+        /// How many more there are.
+        n_more: usize,
+        /// How many of its pods may be evicted; `None` if they count by index, and an index may lose none.
+        left: Option<u32>,
+    },
 }
 
 impl JobWarning {
@@ -353,13 +363,21 @@ impl JobWarning {
             Self::NotAnnotated { .. } => "PodsNotAnnotated",
             Self::MisplacedGroup { .. } => "GroupNameMisplaced",
             Self::ExclusiveTopology { .. } => "ExclusiveTopology",
+            Self::FailsWhenEvicted { .. } => "FailsWhenEvicted",
         }
+    }
+
+    /// Whether it changes only with the objects of the job, so that its report holds until then.
+    pub const fn follows_from_job(&self) -> bool {
+        matches!(self, Self::FailsWhenEvicted { .. })
     }
 
     /// Whether it may be why pods are missing to the minimum of the job.
     pub const fn explains_missing_pods(&self) -> bool {
         match self {
-            Self::PriorityClassNotFound { .. } | Self::SystemPriorityClass { .. } => false,
+            Self::PriorityClassNotFound { .. }
+            | Self::SystemPriorityClass { .. }
+            | Self::FailsWhenEvicted { .. } => false,
             Self::OtherScheduler { .. }
             | Self::UnreadableAnnotation { .. }
             | Self::DifferentAnnotations { .. }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     decision::{EvictionCause, JobInQueue},
+    facts::batch_job::BatchJobState,
     name::{Name, ObjectKey},
     others::Others,
     problem::{JobProblem, JobWarning},
@@ -97,6 +98,32 @@ pub struct MissingPods {
     pub n_failed: u32,
     /// Mistakes.
     pub mistakes: Vec<JobWarning>,
+    /// The first of its Jobs of `batch` that create no pods now.
+    pub idle_jobs: Vec<IdleJob>,
+    /// How many more there are.
+    pub n_more_idle: usize,
+    /// Why its pods were evicted together, if they were and have not run since.
+    pub evicted: Option<LastEviction>,
+}
+
+/// A Job of `batch` that creates no pods now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IdleJob {
+    /// Its name.
+    pub name: Name,
+    /// Why. An active one waits after a failure.
+    pub state: BatchJobState,
+}
+
+/// Why the pods of a gang were evicted together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastEviction {
+    /// Why.
+    pub cause: EvictionCause,
+    /// When, if that is known.
+    pub at: Option<Timestamp>,
 }
 
 /// Why the pods of a PodGroup may not be created: its `minResources` are too large.

@@ -1,6 +1,7 @@
 //! What people read about why jobs and pods wait and why pods are evicted: conditions, events, logs, tables and JSON
 //! have the same words.
 
+mod missing_pods;
 mod others;
 
 use std::fmt;
@@ -14,10 +15,9 @@ use crate::{
     reason::{FitReport, NodeReason, Reason, RefusingNodes},
     resource::PODS,
     why::{
-        AdmissionLimit, BestDomain, Excess, GangEviction, Invalid, Lacking, LimitUse, MissingPods,
-        NeverFits, NoDomain, NoPlace, NotAdmitted, NotEnoughGroups, NotTried, Obstacle,
-        OverCapability, OwnPlaces, OwnReservation, ProtectedGang, QueueAtShare, ShareInUse,
-        StuckPod, Why,
+        AdmissionLimit, BestDomain, Excess, GangEviction, Invalid, Lacking, LimitUse, NeverFits,
+        NoDomain, NoPlace, NotAdmitted, NotEnoughGroups, NotTried, Obstacle, OverCapability,
+        OwnPlaces, OwnReservation, ProtectedGang, QueueAtShare, ShareInUse, StuckPod, Why,
     },
 };
 
@@ -290,6 +290,23 @@ impl fmt::Display for JobWarning {
                  it has a node, and it gets none before all pods of the gang exist: remove the annotation, and \
                  place the gang by topology, with {instead}"
             ),
+            Self::FailsWhenEvicted { first, n_more, left } => {
+                let more = match n_more {
+                    0 => String::new(),
+                    1 => " and 1 more of this PodGroup".to_owned(),
+                    n => format!(" and {n} more of this PodGroup"),
+                };
+                let when = match left {
+                    None => "a pod of an index that has no retries left is evicted".to_owned(),
+                    Some(0) => "one of its pods is evicted".to_owned(),
+                    Some(left) => format!("more than {left} of its pods are evicted"),
+                };
+                write!(
+                    f,
+                    "Job {first}{more} fails for good if {when}; add to the spec of the Job: \
+                     podFailurePolicy: {{rules: [{{action: Ignore, onPodConditions: [{{type: DisruptionTarget}}]}}]}}"
+                )
+            }
         }
     }
 }
@@ -361,21 +378,6 @@ impl fmt::Display for Invalid {
             write!(f, "; did you mean \"{similar}\"?")?;
         }
         missing.as_ref().map_or(Ok(()), |missing| missing.fmt(f))
-    }
-}
-
-impl fmt::Display for MissingPods {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { n_gated, n_failed, mistakes } = self;
-        if *n_gated > 0 {
-            write!(f, " without scheduling gates ({n_gated} gated)")?;
-        }
-        match n_failed {
-            0 => {}
-            1 => f.write_str("; 1 more has failed")?,
-            _ => write!(f, "; {n_failed} more have failed")?,
-        }
-        mistakes.iter().try_for_each(|mistake| write!(f, "; {mistake}"))
     }
 }
 

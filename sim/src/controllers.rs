@@ -87,6 +87,9 @@ impl Controllers {
         for pod in owned {
             store.pods.delete(&pod.key);
         }
+        if kind == ControllerKind::Job {
+            store.batch_jobs.delete(key);
+        }
         true
     }
 
@@ -241,9 +244,19 @@ impl Controllers {
             }
         }
         self.restart_job_sets(store, &mut changes);
+        self.publish_jobs(store);
         // Those that are terminating may be seen to end later.
         self.evicted.retain(|pod| store.pods.get(pod).is_some());
         changes
+    }
+
+    /// Stores what the scheduler knows of Jobs.
+    fn publish_jobs(&self, store: &mut Store) {
+        for facts in self.by_key.values().filter_map(Controller::batch_job) {
+            if store.batch_jobs.get(&facts.key).is_none_or(|known| **known != facts) {
+                store.put(facts);
+            }
+        }
     }
 
     /// Adds the Jobs of JobSets that are not there yet.

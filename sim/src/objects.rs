@@ -206,7 +206,8 @@ impl World {
 
 /// Reports problems of the pods of a controller for the controller, before any pod is created.
 fn check_template(controller: &Controller, world: &World) -> Result<(), FactError> {
-    let new = NewPod { name: controller.key.name.clone(), index: Some(0) };
+    let name = controller.key.name.clone();
+    let new = NewPod { name, index: Some(0), n_failed_before: 0 };
     let pod = controller.make_pod(&new, &world.store, controller.created);
     let facts = read::pod(&pod, &mut Interner::default());
     let object = || format!("{} {}", controller.kind.name(), controller.key);

@@ -15,6 +15,8 @@ pub(super) struct Item {
     pub(super) gain: usize,
     /// How many disruption budgets it violates.
     pub(super) n_violating: usize,
+    /// How many Jobs of `batch` fail by it.
+    pub(super) n_failing_jobs: usize,
     /// What is lost with it.
     pub(super) amount: i64,
     /// When it started, if that counts.
@@ -27,11 +29,12 @@ impl Item {
     }
 }
 
-/// The cost of some items, compared in this order: violations, number of items, amount, and then the
-/// start of the first, the later the better.
+/// The cost of some items, compared in this order: violations, Jobs that fail, number of items, amount, and then
+/// the start of the first, the later the better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cost {
     pub(super) n_violating: usize,
+    pub(super) n_failing_jobs: usize,
     pub(super) n_items: usize,
     pub(super) amount: i64,
     pub(super) first_start: Reverse<Start>,
@@ -45,12 +48,18 @@ pub(super) enum Start {
 }
 
 impl Cost {
-    const NOTHING: Self =
-        Self { n_violating: 0, n_items: 0, amount: 0, first_start: Reverse(Start::Never) };
+    const NOTHING: Self = Self {
+        n_violating: 0,
+        n_failing_jobs: 0,
+        n_items: 0,
+        amount: 0,
+        first_start: Reverse(Start::Never),
+    };
 
     fn with(self, item: &Item) -> Self {
         Self {
             n_violating: self.n_violating + item.n_violating,
+            n_failing_jobs: self.n_failing_jobs + item.n_failing_jobs,
             n_items: self.n_items + 1,
             amount: self.amount + item.amount,
             first_start: Reverse(self.first_start.0.min(item.start())),
@@ -72,8 +81,8 @@ pub(super) fn cover(
 ) -> Option<(Cost, Vec<usize>)> {
     let mut order: Vec<usize> = (0..items.len()).collect();
     order.sort_by_key(|at| {
-        let Item { gain, n_violating, amount, .. } = items[*at];
-        (n_violating, Reverse(gain), amount, Reverse(items[*at].start()))
+        let Item { gain, n_violating, n_failing_jobs, amount, .. } = items[*at];
+        (n_violating, n_failing_jobs, Reverse(gain), amount, Reverse(items[*at].start()))
     });
     let mut taken = Vec::new();
     let (mut gained, mut cost) = (0, Cost::NOTHING);
@@ -100,8 +109,8 @@ fn useful(items: &[Item], order: &[usize], need: usize) -> Vec<usize> {
     let mut useful = Vec::new();
     let (mut last, mut n_equal) = (None, 0);
     for at in order {
-        let Item { gain, n_violating, amount, .. } = items[*at];
-        let kind = (gain, n_violating, amount);
+        let Item { gain, n_violating, n_failing_jobs, amount, .. } = items[*at];
+        let kind = (gain, n_violating, n_failing_jobs, amount);
         n_equal = if last == Some(kind) { n_equal + 1 } else { 1 };
         last = Some(kind);
         if (n_equal - 1) * gain < need {
@@ -157,7 +166,7 @@ mod tests {
 
     fn item(gain: usize, n_violating: usize, amount: i64, start: Option<i64>) -> Item {
         let start = start.map(|second| Timestamp::from_second(second).expect("a time"));
-        Item { gain, n_violating, amount, start }
+        Item { gain, n_violating, n_failing_jobs: 0, amount, start }
     }
 
     fn cost(
@@ -195,7 +204,10 @@ mod tests {
         /// amount, down to `least`.
         #[test]
         fn the_cover_has_the_lowest_cost(
-            items in prop::collection::vec((1_usize..6, 0_usize..2, 1_i64..8, 0_i64..5), 1..9),
+            items in prop::collection::vec(
+                (1_usize..6, 0_usize..2, 0_usize..2, 1_i64..8, 0_i64..5),
+                1..9,
+            ),
             need in 1_usize..25,
             spare in 0_usize..4,
             most in 0_usize..4,
@@ -203,8 +215,9 @@ mod tests {
         ) {
             let items: Vec<Item> = items
                 .into_iter()
-                .map(|(gain, n_violating, amount, start)| {
-                    item(gain, n_violating, amount, (start > 0 && least == 0).then_some(start))
+                .map(|(gain, n_violating, n_failing_jobs, amount, start)| {
+                    let start = (start > 0 && least == 0).then_some(start);
+                    Item { n_failing_jobs, ..item(gain, n_violating, amount, start) }
                 })
                 .collect();
             let settle = |sum: usize, cost: Cost| {

@@ -27,8 +27,8 @@ pub(super) enum Best {
 }
 
 /// What is lost with the victims in a domain, compared in this order: violated budgets, the highest priority,
-/// broken gangs, and then as the victims on a node.
-type DomainCost = (usize, i32, usize, VictimCost);
+/// Jobs that fail, broken gangs, and then as the victims on a node.
+type DomainCost = (usize, i32, usize, usize, VictimCost);
 
 /// The domains that may have room for the minimum of the job, those with most room now first; `None` if it may
 /// be anywhere, or only where its other tasks are.
@@ -96,5 +96,5 @@ fn cost(
     let n_violating = violates.into_iter().filter(|violates| *violates).count();
     let victims = Victims { tasks: victims.to_vec(), n_violating };
     let cost = VictimCost::of(session, preemptor, &victims);
-    (n_violating, cost.highest_priority(), n_broken, cost)
+    (n_violating, cost.highest_priority(), cost.n_failing_jobs(), n_broken, cost)
 }

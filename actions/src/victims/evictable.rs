@@ -41,7 +41,7 @@ pub(super) struct Evictable {
 }
 
 /// See [`cost`].
-pub(super) type EvictableCost = (usize, i32, i64, Reverse<Option<Timestamp>>, JobIdx);
+pub(super) type EvictableCost = (usize, i32, usize, i64, Reverse<Option<Timestamp>>, JobIdx);
 
 /// Evicts those of some tasks that have not left yet: a task may leave by itself before its job does.
 pub(super) fn evict<'a>(
@@ -74,17 +74,18 @@ pub(super) fn item(
     Item {
         gain,
         n_violating: violates.into_iter().filter(|violates| *violates).count(),
+        n_failing_jobs: cluster.n_failing_jobs(tasks),
         amount: wanted.amount(cluster, tasks),
         start: tasks.iter().map(|task| cluster.tasks.start[*task]).min().filter(|_| has_highest),
     }
 }
 
-/// What decides which unit leaves first: violations of budgets, the priority of its job, what is lost, and then the start
-/// of the first of those with the highest priority, the later the better.
+/// What decides which unit leaves first: violations of budgets, the priority of its job, Jobs that fail, what is lost, and
+/// then the start of the first of those with the highest priority, the later the better.
 pub(super) fn cost(session: &Session, unit: &Evictable, item: &Item) -> EvictableCost {
-    let Item { n_violating, amount, start, .. } = *item;
+    let Item { n_violating, n_failing_jobs, amount, start, .. } = *item;
     let priority = session.cluster().jobs.priority[unit.job];
-    (n_violating, priority, amount, Reverse(start), unit.job)
+    (n_violating, priority, n_failing_jobs, amount, Reverse(start), unit.job)
 }
 
 /// What is idle on a node once the tasks that are being released are gone.

@@ -237,6 +237,12 @@ impl VictimIndex {
             return false;
         }
         let cluster = session.cluster();
+        // How many pods their Jobs may lose changes when others of them leave.
+        for task in cluster.nodes.tasks[node].iter().filter(|task| cluster.may_fail_job(**task)) {
+            if let Some(job) = cluster.tasks.job[*task] {
+                self.by_job.entry(job).or_default().insert(node);
+            }
+        }
         let mut of_queue: Vec<(TaskIdx, bool)> = Vec::new();
         for (victim, is_allowed) in &considered.tasks {
             let scope = if policy.is_in_queue() {

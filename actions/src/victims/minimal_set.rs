@@ -1,9 +1,12 @@
 //! Minimal sets of victims on one node.
 
 use kube_batch_framework::{plugin::Proposal, session::Session};
-use kube_batch_model::column::{QueueIdx, TaskIdx};
+use kube_batch_model::{
+    cluster::Cluster,
+    column::{QueueIdx, TaskIdx},
+};
 
-use super::{dry_run::DryRun, policy::VictimPolicy};
+use super::{dry_run::DryRun, node_tasks::job_priority, policy::VictimPolicy};
 
 /// Victims on one node.
 pub(super) struct Victims {
@@ -149,10 +152,43 @@ fn restore_unneeded(dry_run: &mut impl DryRun, n_victims: usize) {
 
 /// The position of the candidate that is evicted first.
 fn first(policy: VictimPolicy<'_>, dry_run: &impl DryRun, candidates: &[TaskIdx]) -> usize {
-    match policy.is_in_queue() {
+    let first = match policy.is_in_queue() {
         true => 0,
         false => first_by_queue_share(dry_run.session(), candidates, dry_run.not_yet_moved()),
+    };
+    first_by_jobs(dry_run.session().cluster(), candidates, first, dry_run.not_yet_moved())
+}
+
+/// Of the candidates from `first` on that differ from it in age alone, the first whose Job goes on; if none does, the
+/// first of the Job with most of them: once it fails, they cost no further Job.
+// Parity: see docs/parity.md#p16.
+fn first_by_jobs(
+    cluster: &Cluster,
+    candidates: &[TaskIdx],
+    first: usize,
+    evicted: &[TaskIdx],
+) -> usize {
+    if !cluster.fails_job(candidates[first], evicted) {
+        return first;
     }
+    let rank = |task: TaskIdx| {
+        (cluster.queue_of(task), job_priority(cluster, task), cluster.tasks.priority[task])
+    };
+    let rank_of_first = rank(candidates[first]);
+    let all = candidates.iter().copied().enumerate().skip(first);
+    let alike: Vec<(usize, TaskIdx)> =
+        all.filter(|(_, task)| rank(*task) == rank_of_first).collect();
+    let goes_on = |(_, task): &&(usize, TaskIdx)| !cluster.fails_job(*task, evicted);
+    if let Some((at, _)) = alike.iter().find(goes_on) {
+        return *at;
+    }
+    let controller = |task: TaskIdx| cluster.tasks.facts[task].controller.as_ref();
+    let n_with = |task: TaskIdx| {
+        alike.iter().filter(|(_, other)| controller(*other) == controller(task)).count()
+    };
+    // Of equal ones, the last is the maximum.
+    let of_largest = alike.iter().rev().max_by_key(|(_, task)| n_with(*task));
+    of_largest.map_or(first, |(at, _)| *at)
 }
 
 /// Evicts candidates in their order until the task fits. Returns whether it does.

@@ -38,6 +38,8 @@ pub(super) struct VictimCost {
     is_stuck: bool,
     n_violating: usize,
     highest_priority: i32,
+    /// How many Jobs of `batch` fail by it.
+    n_failing_jobs: usize,
     loss: Loss,
     /// When the first of those with the highest priority started; the later the better.
     start: Reverse<Option<Timestamp>>,
@@ -57,7 +59,7 @@ enum Loss {
 }
 
 impl VictimCost {
-    // Parity: see docs/parity.md#p5 and docs/parity.md#p10.
+    // Parity: see docs/parity.md#p5, docs/parity.md#p10 and docs/parity.md#p16.
     pub(super) fn of(session: &Session, preemptor: Preemptor, victims: &Victims) -> Self {
         let cluster = session.cluster();
         let Victims { tasks, n_violating } = victims;
@@ -76,7 +78,8 @@ impl VictimCost {
         let start = Reverse(highest.map(|victim| cluster.tasks.start[*victim]).min());
         let mut nodes = tasks.iter().filter_map(|task| cluster.tasks.placement[*task].node);
         let is_stuck = nodes.any(|node| session.has_stuck_task(node));
-        Self { is_stuck, n_violating: *n_violating, highest_priority, loss, start }
+        let n_failing_jobs = cluster.n_failing_jobs(tasks);
+        Self { is_stuck, n_violating: *n_violating, highest_priority, n_failing_jobs, loss, start }
     }
 }
 
@@ -84,6 +87,11 @@ impl VictimCost {
     /// The highest priority of a victim's job.
     pub(super) const fn highest_priority(&self) -> i32 {
         self.highest_priority
+    }
+
+    /// How many Jobs of `batch` fail.
+    pub(super) const fn n_failing_jobs(&self) -> usize {
+        self.n_failing_jobs
     }
 }
 
@@ -123,6 +131,7 @@ pub(super) fn lower_bound(
         is_stuck,
         n_violating: 0,
         highest_priority,
+        n_failing_jobs: 0,
         loss,
         start: Reverse(Some(start)),
     })

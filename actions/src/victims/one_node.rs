@@ -6,6 +6,7 @@ use std::{cmp::Reverse, collections::BTreeMap};
 use jiff::Timestamp;
 use kube_batch_framework::{plugin::Capacity, statement::Statement};
 use kube_batch_model::{
+    cluster::Cluster,
     column::{NodeIdx, TaskIdx},
     decision::EvictReason,
 };
@@ -19,9 +20,9 @@ use super::{
 };
 use crate::domain_budget::DomainBudget;
 
-/// The cost of some victims on one node, compared in this order: violations, gangs, amount, and then the
+/// The cost of some victims on one node, compared in this order: violations, Jobs that fail, gangs, amount, and then the
 /// start of the first, the later the better.
-type NodeCost = (usize, usize, i64, Reverse<Option<Timestamp>>, NodeIdx);
+type NodeCost = (usize, usize, usize, i64, Reverse<Option<Timestamp>>, NodeIdx);
 
 /// What may leave, and what is the same on all nodes about it.
 struct Candidate<'a> {
@@ -87,7 +88,7 @@ pub(super) fn cheapest(
         let leaving: Vec<OnNode<'_>> = singles.chain(jobs).collect();
         let mut trial = Trial::new(statement, wanted, node, policy.reason(), &mut tries);
         let Some(victims) = minimal(&mut trial, &leaving) else { continue };
-        let cost = cost(&victims, node);
+        let cost = cost(statement.session().cluster(), &victims, node);
         if lowest.as_ref().is_none_or(|(known, _)| cost < *known) {
             let units = victims.iter().map(|victim| victim.candidate.unit.clone()).collect();
             lowest = Some((cost, units));
@@ -113,10 +114,12 @@ fn singles(
     singles.into_iter().map(single).collect()
 }
 
-fn cost(victims: &[OnNode<'_>], node: NodeIdx) -> NodeCost {
+fn cost(cluster: &Cluster, victims: &[OnNode<'_>], node: NodeIdx) -> NodeCost {
+    let leaving = tasks(victims.iter().map(|victim| &*victim.candidate.unit.tasks));
     let items = victims.iter().map(|victim| &victim.candidate.item);
     (
         items.clone().map(|item| item.n_violating).sum(),
+        cluster.n_failing_jobs(&leaving),
         victims.iter().filter(|victim| victim.candidate.unit.is_whole).count(),
         items.clone().map(|item| item.amount).sum(),
         Reverse(items.filter_map(|item| item.start).min()),

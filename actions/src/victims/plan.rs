@@ -5,11 +5,14 @@
 //! spare and from the sizes of the gangs (docs/parity.md#p10). A plan says which gangs leave; single
 //! victims are selected as ever, within the limit of the plan.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use kube_batch_framework::{plugin::Proposal, session::Session, statement::Statement};
-use kube_batch_model::column::{JobIdx, TaskIdx};
+use kube_batch_model::{
+    column::{JobIdx, TaskIdx},
+    name::Name,
+};
 
 use super::{
     cover::{Cost, Item, cover},
@@ -28,10 +31,20 @@ pub(super) struct Plan {
 /// A job with tasks that may leave.
 struct VictimJob {
     priority: i32,
-    /// The start of each task that it can spare, and whether its eviction violates a budget.
-    singles: Vec<(Timestamp, bool)>,
+    /// The tasks that it can spare.
+    singles: Vec<Single>,
     /// What leaves if it is broken, if it may be.
     gang: Option<Gang>,
+}
+
+/// A task that a job can spare.
+#[derive(Clone, Copy)]
+struct Single {
+    start: Timestamp,
+    /// Whether its eviction violates a budget.
+    violates: bool,
+    /// The Job of `batch` that fails by it, or has failed by one before it: a number for each.
+    failing: Option<usize>,
 }
 
 struct Gang {
@@ -41,6 +54,7 @@ struct Gang {
     /// How many tasks fit once it is gone.
     gain: usize,
     n_violating: usize,
+    n_failing_jobs: usize,
 }
 
 /// Which victims a set may have.
@@ -101,7 +115,7 @@ fn starts(jobs: &[VictimJob], priority: i32) -> BTreeSet<Timestamp> {
     let jobs = jobs.iter().filter(|job| job.priority == priority);
     jobs.flat_map(|job| {
         let gang = job.gang.as_ref().map(|gang| gang.start);
-        job.singles.iter().map(|(start, _)| *start).chain(gang)
+        job.singles.iter().map(|single| single.start).chain(gang)
     })
     .collect()
 }
@@ -188,13 +202,7 @@ impl VictimJob {
                 singles.push(victim);
             }
         }
-        let violates = session.plugins().violates_budget(&singles);
-        let violates = |at: usize| violates.get(at) == Some(&true);
-        let singles: Vec<(Timestamp, bool)> = singles
-            .iter()
-            .enumerate()
-            .map(|(at, task)| (cluster.tasks.start[*task], violates(at)))
-            .collect();
+        let singles = spared(session, &singles);
         let gang = gang.map(|(unit, gain)| {
             let violates = session.plugins().violates_budget(&unit.tasks);
             let starts = unit.tasks.iter().map(|task| cluster.tasks.start[*task]);
@@ -202,19 +210,19 @@ impl VictimJob {
                 start: starts.min().unwrap_or(Timestamp::MAX),
                 gain,
                 n_violating: violates.into_iter().filter(|violates| *violates).count(),
+                n_failing_jobs: cluster.n_failing_jobs(&unit.tasks),
                 unit,
             }
         });
         Self { priority: cluster.jobs.priority[job], singles, gang }
     }
 
-    fn singles_in(&self, within: PlanLimit) -> impl Iterator<Item = bool> + '_ {
-        let admits = move |start: Timestamp, violates: bool| {
-            within.admits(self.priority, start) && (within.limit.may_violate || !violates)
+    fn singles_in(&self, within: PlanLimit) -> impl Iterator<Item = Single> + '_ {
+        let admits = move |single: &&Single| {
+            within.admits(self.priority, single.start)
+                && (within.limit.may_violate || !single.violates)
         };
-        let admitted =
-            self.singles.iter().filter(move |(start, violates)| admits(*start, *violates));
-        admitted.map(|(_, violates)| *violates)
+        self.singles.iter().filter(admits).copied()
     }
 
     fn gang_in(&self, within: PlanLimit) -> Option<&Gang> {
@@ -228,11 +236,41 @@ impl VictimJob {
     fn item(&self, within: PlanLimit) -> Option<(&Evictable, Item)> {
         let gang = self.gang_in(within)?;
         // What it could spare is counted already.
-        let n_counted = self.singles_in(within).filter(|violates| !violates).count();
+        let n_counted = self.singles_in(within).filter(|single| single.is_free()).count();
         let gain = gang.gain.checked_sub(n_counted).filter(|gain| *gain > 0)?;
         let amount = gang.unit.tasks.len() as i64;
-        Some((&gang.unit, Item { gain, n_violating: gang.n_violating, amount, start: None }))
+        let Gang { unit, n_violating, n_failing_jobs, .. } = gang;
+        let (n_violating, n_failing_jobs) = (*n_violating, *n_failing_jobs);
+        Some((unit, Item { gain, n_violating, n_failing_jobs, amount, start: None }))
     }
+}
+
+impl Single {
+    /// Whether its eviction violates nothing, and no Job fails by it.
+    const fn is_free(self) -> bool {
+        !self.violates && self.failing.is_none()
+    }
+}
+
+/// What the eviction of some tasks, in this order, leads to.
+fn spared(session: &Session, tasks: &[TaskIdx]) -> Vec<Single> {
+    let cluster = session.cluster();
+    let violates = session.plugins().violates_budget(tasks);
+    let mut failing: Vec<&Name> = Vec::new();
+    let mut singles = Vec::with_capacity(tasks.len());
+    for (at, task) in tasks.iter().enumerate() {
+        let controller = cluster.tasks.facts[*task].controller.as_ref();
+        let uid = controller.map(|controller| &controller.uid);
+        if cluster.fails_job(*task, &tasks[..at]) {
+            failing.extend(uid);
+        }
+        singles.push(Single {
+            start: cluster.tasks.start[*task],
+            violates: violates.get(at) == Some(&true),
+            failing: failing.iter().position(|own| Some(*own) == uid),
+        });
+    }
+    singles
 }
 
 impl PlanLimit {
@@ -244,19 +282,48 @@ impl PlanLimit {
 
 /// The cheapest set of victims within a limit: its cost, and the gangs in it.
 fn best(jobs: &[VictimJob], within: PlanLimit, n_tasks: usize) -> Option<(Cost, Vec<&Evictable>)> {
-    let n_singles = |violates: bool| -> usize {
-        let jobs = jobs.iter();
-        jobs.map(|job| job.singles_in(within).filter(|own| *own == violates).count()).sum()
-    };
-    let need = n_tasks.saturating_sub(n_singles(false));
-    let n_last_resort = n_singles(true);
+    let singles = || jobs.iter().flat_map(|job| job.singles_in(within));
+    let need = n_tasks.saturating_sub(singles().filter(|single| single.is_free()).count());
+    let n_last_resort = singles().filter(|single| single.violates).count();
+    let failing = singles_of_failing_jobs(jobs, within);
     let settle = |gain: usize, cost: Cost| {
-        let missing = need.saturating_sub(gain);
+        let (n_failing, missing) = n_failing_for(&failing, need.saturating_sub(gain));
+        let n_failing_jobs = cost.n_failing_jobs + n_failing;
         let (n_violating, amount) = (cost.n_violating + missing, cost.amount.max(n_tasks as i64));
-        (missing <= n_last_resort).then_some(Cost { n_violating, amount, ..cost })
+        let is_enough = missing <= n_last_resort;
+        is_enough.then_some(Cost { n_violating, n_failing_jobs, amount, ..cost })
     };
     let (units, items): (Vec<&Evictable>, Vec<Item>) =
         jobs.iter().filter_map(|job| job.item(within)).unzip();
     let (cost, taken) = cover(&items, need, settle)?;
     Some((cost, taken.into_iter().map(|at| units[at]).collect()))
+}
+
+/// How many tasks could leave beside the free ones once a Job fails by them, for each of these Jobs; the most first.
+fn singles_of_failing_jobs(jobs: &[VictimJob], within: PlanLimit) -> Vec<usize> {
+    let mut numbers = Vec::new();
+    for job in jobs {
+        let mut of_job: BTreeMap<usize, usize> = BTreeMap::new();
+        let singles = job.singles_in(within).filter(|single| !single.violates);
+        for failing in singles.filter_map(|single| single.failing) {
+            *of_job.entry(failing).or_default() += 1;
+        }
+        numbers.extend(of_job.into_values());
+    }
+    numbers.sort_unstable_by(|l, r| r.cmp(l));
+    numbers
+}
+
+/// How many Jobs fail so that this number of tasks more can leave, and how many are missing after that.
+fn n_failing_for(failing: &[usize], n_tasks: usize) -> (usize, usize) {
+    let mut missing = n_tasks;
+    let mut n_failing = 0;
+    for n in failing {
+        if missing == 0 {
+            break;
+        }
+        missing = missing.saturating_sub(*n);
+        n_failing += 1;
+    }
+    (n_failing, missing)
 }

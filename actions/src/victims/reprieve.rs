@@ -150,7 +150,7 @@ impl Slots {
     }
 }
 
-/// The victims of a statement, the most expensive first: of high priority, in whole gangs, old.
+/// The victims of a statement, the most expensive first: of high priority, whose Job fails, in whole gangs, old.
 fn units(statement: &Statement<'_>) -> Vec<Evictable> {
     let cluster = statement.session().cluster();
     let gangs = broken(statement);
@@ -169,7 +169,9 @@ fn units(statement: &Statement<'_>) -> Vec<Evictable> {
     }
     units.sort_by_key(|(gang, unit)| {
         let start = unit.iter().map(|task| cluster.tasks.start[*task]).min();
-        (Reverse((job_priority(cluster, unit[0]), gang.is_some(), unit.len())), start, unit[0])
+        let (priority, is_gang) = (job_priority(cluster, unit[0]), gang.is_some());
+        let fails_job = unit.iter().any(|task| cluster.is_job_failing(*task));
+        (Reverse((priority, fails_job, is_gang, unit.len())), start, unit[0])
     });
     units.into_iter().map(|(_, unit)| unit).collect()
 }

@@ -32,7 +32,7 @@ use super::{
     run_time::run_time,
     template::{refused, template},
 };
-use crate::membership::{bound_minimum_of, bound_queue_of, protected_until_of};
+use crate::membership::{bound_minimum_of, bound_queue_of, index_failures_of, protected_until_of};
 
 /// Reads a pod. Of one that is above the bounds of its size, only what it uses of its node is kept, and what it
 /// takes to say so.
@@ -131,6 +131,7 @@ fn read_pod(pod: &Pod, interner: &mut Interner) -> Result<Read, FactError> {
         bound_minimum: bound_minimum_of(&pod.metadata)
             .filter(|_| is_assigned(pod) && !not_admitted),
         protected_until: protected_until_of(&pod.metadata).filter(|_| !not_admitted),
+        index_failures: index_failures_of(&pod.metadata),
         run_time: run_time(pod),
         nominated_node: nominated_node.filter(|_| !nominated_by_other),
         nominated_by_other,

@@ -7,6 +7,7 @@ use std::{
 
 use kube_batch_model::{
     facts::{
+        batch_job::BatchJobFacts,
         device::claim::ResourceClaimFacts,
         fact::Fact,
         group::GroupFacts,
@@ -36,6 +37,7 @@ pub(super) struct Changed {
     pub(super) queues: FormerFacts<(Name, GroupVersion), QueueFacts>,
     pub(super) nodes: FormerFacts<Name, NodeFacts>,
     pub(super) budgets: FormerFacts<ObjectKey, BudgetFacts>,
+    pub(super) batch_jobs: FormerFacts<ObjectKey, BatchJobFacts>,
     pub(super) namespaces: Vec<Name>,
     /// Whether the queue of the jobs of some namespace has changed.
     pub(super) queues_of_namespaces: bool,
@@ -61,6 +63,7 @@ impl Changed {
         let queues = store.queues.take_former();
         let nodes = store.nodes.take_former();
         let budgets = store.budgets.take_former();
+        let batch_jobs = store.batch_jobs.take_former();
         let storage = [
             has_changed(&mut store.volumes),
             has_changed(&mut store.claims),
@@ -88,6 +91,7 @@ impl Changed {
             queues: queues?,
             nodes: nodes?,
             budgets: budgets?,
+            batch_jobs: batch_jobs?,
             namespaces: namespaces?.into_keys().collect(),
             queues_of_namespaces,
             priority_classes,

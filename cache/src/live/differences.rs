@@ -54,6 +54,7 @@ fn differences(followed: &Cluster, from_scratch: &Cluster) -> Vec<&'static str> 
         ("jobs.key", jobs.key == from_scratch.jobs.key),
         ("jobs.tasks", jobs.tasks == from_scratch.jobs.tasks),
         ("jobs.warnings", jobs.warnings == from_scratch.jobs.warnings),
+        ("jobs.batch", jobs.batch == from_scratch.jobs.batch),
         ("jobs.counts", jobs.counts == from_scratch.jobs.counts),
         ("jobs", *jobs == from_scratch.jobs),
         ("tasks.facts", tasks.facts == own.facts),

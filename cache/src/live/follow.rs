@@ -191,6 +191,7 @@ impl Kept {
             }
         }
         let mut uids = BTreeSet::new();
+        self.follow_batch_jobs(store, changed, &mut dirty, &mut uids);
         let mut claims: BTreeSet<ObjectKey> = changed.resource_claims.keys().cloned().collect();
         for (key, before) in &changed.pods {
             let after = store.pods.get(key);
@@ -223,6 +224,33 @@ impl Kept {
             dirty.entry(Some(key.clone())).or_default();
         }
         Some(dirty)
+    }
+
+    /// Records changed Jobs of `batch`. `uids` are those of controllers about which something has changed.
+    fn follow_batch_jobs(
+        &mut self,
+        store: &Store,
+        changed: &Changed,
+        dirty: &mut BTreeMap<Block, Dirty>,
+        uids: &mut BTreeSet<Name>,
+    ) {
+        for (key, before) in &changed.batch_jobs {
+            for (job, is_new) in [(before.as_ref(), false), (store.batch_jobs.get(key), true)] {
+                let Some(job) = job else { continue };
+                let hints = &mut self.reusable.hints;
+                if is_new {
+                    hints.batch_job(job, store);
+                } else {
+                    hints.forget_batch_job(job, store);
+                }
+                uids.insert(job.uid.clone());
+                let named = job.group(store.served());
+                let named = named.map(|(join, group)| JobKey::Group(join, group));
+                if let Some(key) = named.filter(|key| self.jobs.row(key).is_some()) {
+                    dirty.entry(Some(key)).or_default();
+                }
+            }
+        }
     }
 
     /// Whether a changed pod may change which templates are above the bound on selectors.

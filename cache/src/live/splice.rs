@@ -7,8 +7,8 @@ use kube_batch_model::{
     cluster::{CountsFor, FormerRow, Jobs, StatusCounts, TaskRange, Tasks},
     column::{ClassIdx, JobIdx, NodeIdx, Ordinal, QueueIdx, TaskIdx},
     facts::{
-        composite::CompositeFacts, device::DeviceId, group::GroupFacts, pod::TaskFacts,
-        topology::TopologyFacts,
+        batch_job::BatchJobFacts, composite::CompositeFacts, device::DeviceId, group::GroupFacts,
+        pod::TaskFacts, topology::TopologyFacts,
     },
     name::JobKey,
     problem::{JobProblem, JobWarning},
@@ -93,6 +93,7 @@ tail! {
     tasks: TaskRange,
     problem: Option<JobProblem>,
     warnings: Vec<JobWarning>,
+    batch: Vec<Arc<BatchJobFacts>>,
     counts: StatusCounts,
     role_counts: Vec<StatusCounts>,
     incomplete_for: Option<Duration>,

@@ -35,6 +35,8 @@ pub(super) struct JobIndex {
     rows: HashMap<JobKey, JobIdx>,
     /// The uids of the controllers of the tasks of each job, if there are any.
     controllers: HashMap<JobKey, Vec<Name>>,
+    /// The jobs with tasks of each controller.
+    of_controller: HashMap<Name, BTreeSet<JobKey>>,
 }
 
 impl JobIndex {
@@ -54,23 +56,36 @@ impl JobIndex {
 
     /// The jobs with pods of these controllers.
     pub(super) fn with_controllers(&self, uids: &BTreeSet<Name>) -> impl Iterator<Item = &JobKey> {
-        let all = (!uids.is_empty()).then_some(&self.controllers).into_iter().flatten();
-        let has_one = |own: &[Name]| own.iter().any(|uid| uids.contains(uid));
-        all.filter(move |(_, own)| has_one(own)).map(|(key, _)| key)
+        uids.iter().filter_map(|uid| self.of_controller.get(uid)).flatten()
     }
 
     fn set_tasks(&mut self, key: &JobKey, tasks: &[&Arc<TaskFacts>]) {
         let uids: Vec<Name> = controllers(tasks).into_iter().cloned().collect();
-        if uids.is_empty() {
-            self.controllers.remove(key);
-        } else {
+        if self.controllers.get(key).is_some_and(|known| *known == uids) {
+            return;
+        }
+        self.forget_tasks(key);
+        for uid in &uids {
+            self.of_controller.entry(uid.clone()).or_default().insert(key.clone());
+        }
+        if !uids.is_empty() {
             self.controllers.insert(key.clone(), uids);
+        }
+    }
+
+    fn forget_tasks(&mut self, key: &JobKey) {
+        for uid in self.controllers.remove(key).into_iter().flatten() {
+            let Some(jobs) = self.of_controller.get_mut(&uid) else { continue };
+            jobs.remove(key);
+            if jobs.is_empty() {
+                self.of_controller.remove(&uid);
+            }
         }
     }
 
     fn remove(&mut self, key: &JobKey) {
         self.rows.remove(key);
-        self.controllers.remove(key);
+        self.forget_tasks(key);
     }
 }
 
@@ -214,6 +229,7 @@ impl<'a> Writer<'a> {
         (jobs.priority[row], jobs.priority_of_pods[row]) = job.priority.into();
         jobs.problem[row] = problem;
         jobs.warnings[row] = job.warnings;
+        jobs.batch[row] = job.batch;
     }
 
     /// Sets the queue of a job. Its tasks count for it, unless they were bound from another one.

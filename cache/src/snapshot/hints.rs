@@ -8,7 +8,7 @@ use std::{
 };
 
 use kube_batch_model::{
-    facts::{pod::TaskFacts, pod_hints::MisplacedGroup},
+    facts::{batch_job::BatchJobFacts, pod::TaskFacts, pod_hints::MisplacedGroup},
     group_version::Join,
     name::{Name, ObjectKey},
     problem::JobWarning,
@@ -16,7 +16,7 @@ use kube_batch_model::{
 
 use crate::store::Store;
 
-/// Pods that look as if they should be in a gang.
+/// Pods that look as if they should be in a gang, and Jobs whose pods will be in one.
 #[derive(Debug, Default)]
 pub(crate) struct Hints {
     /// Pods of other schedulers that wait, with their schedulers, by the PodGroup they name.
@@ -25,6 +25,8 @@ pub(crate) struct Hints {
     not_annotated: HashMap<Name, BTreeSet<ObjectKey>>,
     /// Pods of ours without a PodGroup, by the one that they name in the wrong place.
     misplaced: HashMap<NamedGroup, BTreeMap<ObjectKey, MisplacedGroup>>,
+    /// Jobs of `batch`, by the PodGroup that their pods name.
+    batch_jobs: HashMap<NamedGroup, BTreeSet<ObjectKey>>,
 }
 
 impl Hints {
@@ -46,6 +48,28 @@ impl Hints {
             let pods = self.misplaced.entry(group).or_default();
             pods.insert(facts.key.clone(), misplaced.clone());
         }
+    }
+
+    /// Records a Job of `batch`.
+    pub(crate) fn batch_job(&mut self, job: &BatchJobFacts, store: &Store) {
+        if let Some(group) = job.group(store.served()) {
+            self.batch_jobs.entry(group).or_default().insert(job.key.clone());
+        }
+    }
+
+    /// Forgets a Job of `batch`.
+    pub(crate) fn forget_batch_job(&mut self, job: &BatchJobFacts, store: &Store) {
+        if let Some(group) = job.group(store.served()) {
+            remove(&mut self.batch_jobs, &group, |jobs| {
+                jobs.remove(&job.key);
+                jobs.is_empty()
+            });
+        }
+    }
+
+    /// The Jobs of `batch` whose pods name a PodGroup.
+    pub(crate) fn batch_jobs(&self, group: &NamedGroup) -> impl Iterator<Item = &ObjectKey> {
+        self.batch_jobs.get(group).into_iter().flatten()
     }
 
     /// Forgets a pod of another scheduler that named a PodGroup.

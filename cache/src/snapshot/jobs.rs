@@ -9,6 +9,7 @@ use std::{
 use jiff::Timestamp;
 use kube_batch_model::{
     facts::{
+        batch_job::BatchJobFacts,
         class::PodTemplate,
         composite::CompositeFacts,
         gang_annotations::{CombinedAnnotations, MIN_AVAILABLE},
@@ -55,6 +56,7 @@ pub(crate) struct Job<'a> {
     pub(crate) priority: JobPriority,
     pub(crate) problem: Option<JobProblem>,
     pub(crate) warnings: Vec<JobWarning>,
+    pub(crate) batch: Vec<Arc<BatchJobFacts>>,
     pub(crate) tasks: Vec<&'a Arc<TaskFacts>>,
 }
 
@@ -144,6 +146,9 @@ pub(crate) fn sort_into_jobs<'a>(
         by_key.iter().enumerate().map(|(at, (key, _))| (key.clone(), at)).collect();
     let mut jobless = Vec::new();
     let mut hints = Hints::default();
+    for job in store.batch_jobs.values() {
+        hints.batch_job(job, store);
+    }
     for facts in store.pods.values() {
         match membership(facts, store, options) {
             Membership::Gone => {}
@@ -211,7 +216,8 @@ impl<'a> JobMaker<'a> {
         tasks: Vec<&'t Arc<TaskFacts>>,
         hints: &Hints,
     ) -> Job<'t> {
-        match key {
+        let batch = self.batch_jobs(key, &tasks, hints);
+        let job = match key {
             JobKey::Group(join, group) => {
                 let warnings = hints.warnings(&(*join, group.clone()), &tasks).collect();
                 self.group_job((*join, group), facts, tasks, warnings)
@@ -221,7 +227,40 @@ impl<'a> JobMaker<'a> {
                 self.shadow_job(&owner.namespace, tasks, budget.copied())
             }
             JobKey::Pod { pod, .. } => self.shadow_job(&pod.namespace, tasks, None),
+        };
+        Job { batch, ..job }
+    }
+
+    /// The Jobs that control tasks, or whose pods name the PodGroup, by name.
+    fn batch_jobs(
+        &self,
+        key: &JobKey,
+        tasks: &[&Arc<TaskFacts>],
+        hints: &Hints,
+    ) -> Vec<Arc<BatchJobFacts>> {
+        if self.store.batch_jobs.is_empty() {
+            return Vec::new();
         }
+        let mut last = None;
+        let mut jobs: Vec<&Arc<BatchJobFacts>> = Vec::new();
+        for facts in tasks {
+            let Some(controller) = &facts.controller else { continue };
+            // Most pods of a job have the controller of the one before.
+            if last.replace(&controller.uid) != Some(&controller.uid) && &*controller.kind == "Job"
+            {
+                let namespace = facts.key.namespace.clone();
+                let key = ObjectKey { namespace, name: controller.name.clone() };
+                let job = self.store.batch_jobs.get(&key);
+                jobs.extend(job.filter(|job| job.uid == controller.uid));
+            }
+        }
+        if let JobKey::Group(join, group) = key {
+            let named = (*join, group.clone());
+            jobs.extend(hints.batch_jobs(&named).filter_map(|key| self.store.batch_jobs.get(key)));
+        }
+        jobs.sort_by(|l, r| l.key.cmp(&r.key));
+        jobs.dedup_by(|l, r| l.key == r.key);
+        jobs.into_iter().cloned().collect()
     }
 
     /// The queue of the jobs of a namespace that name none.
@@ -258,6 +297,7 @@ impl<'a> JobMaker<'a> {
             priority: self.priorities.of_pods(&tasks),
             problem: None,
             warnings,
+            batch: Vec::new(),
             tasks,
         }
     }
@@ -313,6 +353,7 @@ impl<'a> JobMaker<'a> {
             },
             composites,
             warnings,
+            batch: Vec::new(),
             tasks,
         }
     }

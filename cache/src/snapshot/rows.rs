@@ -246,6 +246,7 @@ pub(crate) fn push_job(
     jobs.tasks.push(tasks);
     jobs.problem.push(problem);
     jobs.warnings.push(job.warnings);
+    jobs.batch.push(job.batch);
     jobs.counts.push(StatusCounts::default());
     jobs.role_counts.push(vec![StatusCounts::default(); n_roles]);
     jobs.held.push_zero();

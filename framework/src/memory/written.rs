@@ -42,6 +42,8 @@ pub struct WrittenMemory {
     tries: Vec<WrittenTry>,
     #[serde(with = "pairs")]
     evicted: BTreeMap<JobKey, GangEviction>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    with_batch: BTreeSet<JobKey>,
     #[serde(with = "pairs")]
     headroom: HeadroomMemory,
     reservations: ReservationMemory,
@@ -116,6 +118,7 @@ impl Memory {
             input,
             tries,
             evicted,
+            with_batch,
             headroom,
             reservations,
             credits,
@@ -135,6 +138,7 @@ impl Memory {
             state: input.clone().filter(|_| !tries.is_empty()),
             tries: tries.into_iter().map(WrittenTry::of).collect(),
             evicted: evicted.clone(),
+            with_batch: with_batch.clone(),
             headroom: headroom.clone(),
             reservations: reservations.clone(),
             credits: InQueue::all(credits),
@@ -160,6 +164,7 @@ impl WrittenMemory {
             state,
             tries,
             evicted,
+            with_batch,
             headroom,
             reservations,
             credits,
@@ -177,6 +182,7 @@ impl WrittenMemory {
             input: state,
             tries: tries.into_iter().filter_map(tried).collect::<Result<_, _>>()?,
             evicted,
+            with_batch,
             headroom,
             reservations,
             credits: InQueue::read_all(credits, actions)?,

@@ -6,17 +6,18 @@ use kube_batch_model::{
     cluster::{Capacity, Cluster},
     column::{Dim, JobIdx, NodeIdx, QueueIdx, TaskIdx},
     decision::JobInQueue,
+    facts::batch_job::BatchJobState,
     name::{JobKey, Name},
-    object_status::UNSCHEDULABLE,
+    object_status::{PREEMPTED, PodGroupCondition, RECLAIMED, UNSCHEDULABLE},
     others::Others,
     problem::JobProblem,
     reason::{Cause, FitReport, Reason},
     resource::{ResourceVector, is_extended_resource},
     status::TaskStatus,
     why::{
-        Invalid, Lacking, LimitUse, MissingPods, NeverFits, NoPlace, NotTried, Obstacle,
-        OverCapability, OwnPlaces, OwnReservation, ProtectedGang, QueueAtShare, ShareInUse,
-        StuckPod, Why,
+        IdleJob, Invalid, Lacking, LastEviction, LimitUse, MissingPods, NeverFits, NoPlace,
+        NotTried, Obstacle, OverCapability, OwnPlaces, OwnReservation, ProtectedGang, QueueAtShare,
+        ShareInUse, StuckPod, Why,
     },
 };
 
@@ -32,6 +33,9 @@ use crate::{
 
 /// How many reserved nodes a message names.
 const MAX_NODES_NAMED: usize = 3;
+
+/// How many Jobs that create no pods a message names.
+const MAX_JOBS_NAMED: usize = 2;
 
 /// Why a job cannot start.
 // Parity: the real reasons, see docs/parity.md#e2.
@@ -225,19 +229,49 @@ pub(super) fn of_problem(session: &Session, job: JobIdx, problem: &JobProblem) -
         problem,
         JobProblem::NotEnoughTasks { .. } | JobProblem::NotEnoughTasksOfRole { .. }
     );
-    let missing = lacks_pods.then(|| missing_pods(session.cluster(), job));
+    let missing = lacks_pods.then(|| missing_pods(session, job));
     let similar = similar::of(session, job);
     Why::Invalid(Box::new(Invalid { problem: problem.clone(), missing, similar }))
 }
 
-fn missing_pods(cluster: &Cluster, job: JobIdx) -> MissingPods {
+fn missing_pods(session: &Session, job: JobIdx) -> MissingPods {
+    let cluster = session.cluster();
     let tasks = cluster.jobs.tasks[job].iter();
     let mistakes = cluster.jobs.warnings[job].iter();
+    let idle = cluster.jobs.batch[job].iter().filter(|own| is_idle(&own.state));
+    let n_idle = idle.clone().count();
+    let idle = idle.take(MAX_JOBS_NAMED);
+    let idle_jobs: Vec<IdleJob> =
+        idle.map(|own| IdleJob { name: own.key.name.clone(), state: own.state.clone() }).collect();
     MissingPods {
         n_gated: tasks.filter(|task| cluster.tasks.gated[*task]).count() as u32,
         n_failed: cluster.jobs.counts[job].of(TaskStatus::Failed),
         mistakes: mistakes.filter(|w| w.explains_missing_pods()).cloned().collect(),
+        n_more_idle: n_idle - idle_jobs.len(),
+        idle_jobs,
+        evicted: last_eviction(session, job),
     }
+}
+
+/// Whether a Job creates no pods now, or only after a pause.
+const fn is_idle(state: &BatchJobState) -> bool {
+    match state {
+        BatchJobState::Active { n_failed } => *n_failed > 0,
+        BatchJobState::Suspended | BatchJobState::Complete | BatchJobState::Failed { .. } => true,
+    }
+}
+
+/// Why the pods of a gang were evicted together, and when, as the status of its PodGroup says.
+fn last_eviction(session: &Session, job: JobIdx) -> Option<LastEviction> {
+    let cluster = session.cluster();
+    let gang = session.turn_log.memory.evicted.get(&cluster.jobs.key[job])?;
+    let mut conditions = cluster.jobs.group[job].iter().flat_map(|group| &group.status.conditions);
+    let is_eviction = |condition: &&PodGroupCondition| {
+        [PREEMPTED, RECLAIMED].contains(&&*condition.type_) && condition.status == "True"
+    };
+    let condition = conditions.find(is_eviction);
+    let at = condition.and_then(|condition| condition.last_transition_time);
+    Some(LastEviction { cause: gang.cause.clone(), at })
 }
 
 /// What keeps tasks of the job from a place.

@@ -11,6 +11,7 @@ use crate::{
     },
     devices::DeviceDemand,
     facts::{
+        batch_job::BatchJobFacts,
         class::PodTemplate,
         composite::CompositeFacts,
         device::DeviceId,
@@ -100,6 +101,9 @@ pub struct Jobs {
     pub problem: Column<JobIdx, Option<JobProblem>>,
     /// Mistakes in its objects, in the order of [`JobWarning`].
     pub warnings: Column<JobIdx, Vec<JobWarning>>,
+    /// The Jobs of `batch` that control its tasks, or whose pods name its PodGroup, by name.
+    // Parity: see docs/parity.md#p16.
+    pub batch: Column<JobIdx, Vec<Arc<BatchJobFacts>>>,
     /// Number of its tasks by status, in the order of [`TaskStatus::ALL`]; gated tasks aside.
     pub counts: Column<JobIdx, StatusCounts>,
     /// Number of the tasks of each role by status, in the order of the roles of its PodGroup.

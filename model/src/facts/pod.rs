@@ -98,6 +98,11 @@ pub struct TaskFacts {
     // Parity: see docs/parity.md#a12.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protected_until: Option<Timestamp>,
+    /// How many pods of its index of a Job have failed before: the annotation
+    /// `batch.kubernetes.io/job-index-failure-count`.
+    // Parity: see docs/parity.md#p16.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub index_failures: u32,
     /// How long it runs at most, as it says: see [`crate::facts::run_time`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_time: Option<RunTime>,
@@ -121,6 +126,11 @@ pub struct TaskFacts {
     /// What placement rules can see of the pod. Not serialized, as the labels.
     #[serde(skip)]
     pub template: Interned<PodTemplate>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Fact for TaskFacts {

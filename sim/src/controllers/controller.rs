@@ -1,5 +1,7 @@
 //! A controller, and the pods that it makes from its template.
 
+use std::{collections::BTreeMap, sync::Arc};
+
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{
@@ -11,6 +13,7 @@ use kube_batch_api::kind::ApplyObject as _;
 use kube_batch_cache::store::Store;
 use kube_batch_manifest::defaults::fill_spec;
 use kube_batch_model::{
+    facts::batch_job::BatchJobFacts,
     membership::GROUP_ANNOTATION,
     name::{Name, ObjectKey},
 };
@@ -74,6 +77,8 @@ pub struct Controller {
     pub(crate) pods: Pods,
     /// Template of the pods.
     pub(crate) template: Template,
+    /// What the scheduler reads of the manifest of a Job.
+    pub(crate) manifest: Option<Arc<BatchJobFacts>>,
 }
 
 impl Controller {
@@ -95,6 +100,7 @@ impl Controller {
             kind,
             pods,
             template,
+            manifest: None,
         }
     }
 
@@ -139,7 +145,7 @@ impl Controller {
                 namespace: Some(self.key.namespace.to_string()),
                 creation_timestamp: Some(Time(now)),
                 labels: Some(labels),
-                annotations: template.annotations,
+                annotations: with_index_failures(template.annotations, new),
                 owner_references: Some(vec![OwnerReference {
                     api_version: self.kind.api_version().to_owned(),
                     kind: self.kind.name().to_owned(),
@@ -180,6 +186,12 @@ impl Controller {
         }
     }
 
+    /// What the scheduler knows of it now, if it is a Job.
+    pub(crate) fn batch_job(&self) -> Option<BatchJobFacts> {
+        let facts = self.pods.facts(self.manifest.as_ref()?)?;
+        Some(BatchJobFacts { key: self.key.clone(), uid: self.uid.clone(), ..facts })
+    }
+
     /// Creates the claims of a new pod that do not exist.
     pub(crate) fn make_claims(&self, new: &NewPod, store: &mut Store) {
         for template in &self.template.claims {
@@ -196,6 +208,20 @@ impl Controller {
             let _ = store.apply(&claim);
         }
     }
+}
+
+/// How many pods of its index have failed before a pod, as the Job controller says it.
+fn with_index_failures(
+    annotations: Option<BTreeMap<String, String>>,
+    new: &NewPod,
+) -> Option<BTreeMap<String, String>> {
+    if new.n_failed_before == 0 {
+        return annotations;
+    }
+    let mut annotations = annotations.unwrap_or_default();
+    let failures = new.n_failed_before.to_string();
+    annotations.insert("batch.kubernetes.io/job-index-failure-count".to_owned(), failures);
+    Some(annotations)
 }
 
 fn claim_name(template: &PersistentVolumeClaim, pod: &Name) -> String {

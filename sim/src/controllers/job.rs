@@ -1,6 +1,5 @@
 //! The controller of Job.
 
-mod failure_policy;
 mod failures;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +8,11 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::{JobSpec, JobStatus};
 use kube_batch_cache::store::Store;
 use kube_batch_model::{
-    facts::{FactError, pod::TaskFacts},
+    facts::{
+        FactError,
+        batch_job::{BatchJobFacts, BatchJobState, OnEviction},
+        pod::TaskFacts,
+    },
     name::{Name, ObjectKey},
     status::TaskStatus,
 };
@@ -29,6 +32,7 @@ pub(crate) struct JobRun {
     is_indexed: bool,
     is_suspended: bool,
     is_finished: bool,
+    is_complete: bool,
     /// Why it has failed, if that was here.
     failure: Option<JobFailure>,
     deadline: Option<SignedDuration>,
@@ -102,6 +106,29 @@ impl JobRun {
         self.failure
     }
 
+    /// What the scheduler knows of it, after what its manifest says.
+    pub(super) fn facts(&self, manifest: &BatchJobFacts) -> BatchJobFacts {
+        let (_, n_reported) = self.reported;
+        let on_eviction = match manifest.on_eviction {
+            OnEviction::Counts { left } => {
+                let n_failed = self.failures.n_counted().saturating_sub(n_reported);
+                let n_failed = u32::try_from(n_failed).unwrap_or(u32::MAX);
+                OnEviction::Counts { left: left.saturating_sub(n_failed) }
+            }
+            other @ (OnEviction::Survives | OnEviction::CountsForIndex { .. }) => other,
+        };
+        let state = match (&manifest.state, self.failure) {
+            (_, Some(failure)) => BatchJobState::Failed { reason: Name::from(failure.reason()) },
+            (BatchJobState::Active { .. }, None) if self.is_complete => BatchJobState::Complete,
+            (BatchJobState::Active { .. }, None) => {
+                let n_failed = u32::try_from(self.failures.n_counted()).unwrap_or(u32::MAX);
+                BatchJobState::Active { n_failed }
+            }
+            (state, None) => state.clone(),
+        };
+        BatchJobFacts { on_eviction, state, ..manifest.clone() }
+    }
+
     /// When it does something without a change of its pods.
     pub(super) const fn next_change(&self) -> Option<Timestamp> {
         self.next_change
@@ -149,6 +176,7 @@ impl JobRun {
             return stop();
         }
         let wanted = self.n_active(succeeded + gone);
+        self.is_complete = wanted == 0 && active.is_empty() && succeeded + gone > 0;
         let n_kept = active.len() + self.failures.n_waited_for(pods);
         let n_missing = wanted.saturating_sub(n_kept);
         let (create, later) = if self.is_indexed {
@@ -190,7 +218,11 @@ impl JobRun {
         let (late, indexes): (Vec<usize>, Vec<usize>) =
             free.take(n_pods).partition(|index| waits(index).is_some());
         let later = late.iter().filter_map(waits).min();
-        let new = |index| NewPod { name: self.name_of(index, owner, store), index: Some(index) };
+        let new = |index| NewPod {
+            name: self.name_of(index, owner, store),
+            index: Some(index),
+            n_failed_before: self.failures.n_counted_of(index),
+        };
         (indexes.into_iter().map(new).collect(), later)
     }
 

@@ -2,12 +2,17 @@
 //!
 //! Source for restarts: `pkg/controllers/failure_policy.go` of JobSet 0.12.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use k8s_openapi::{
     api::batch::v1::Job,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
-use kube_batch_api::jobset::{JobSet, JobSetFailurePolicy};
+use kube_batch_api::{
+    jobset::{JobSet, JobSetFailurePolicy},
+    read,
+};
 use kube_batch_model::{facts::FactError, name::ObjectKey};
 
 use super::{
@@ -128,5 +133,7 @@ pub(crate) fn job_controller(
     let run = JobRun::new(&key, &spec, job.status.as_ref())?;
     let pods = Pods::Job(Box::new(run), Numbers::default());
     let template = Template::new(&format!("Job {key}"), spec.template)?;
-    Ok(Controller::new(ControllerKind::Job, key, &job.metadata, now, pods, template))
+    let manifest = read::batch_job(job)?;
+    let controller = Controller::new(ControllerKind::Job, key, &job.metadata, now, pods, template);
+    Ok(Controller { manifest: Some(Arc::new(manifest)), ..controller })
 }

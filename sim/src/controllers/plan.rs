@@ -50,6 +50,8 @@ pub(crate) struct NewPod {
     pub(crate) name: Name,
     /// Its completion index or ordinal.
     pub(crate) index: Option<usize>,
+    /// How many pods of its index of a Job have failed before, if indexes count their own.
+    pub(crate) n_failed_before: usize,
 }
 
 impl OwnedPod {
@@ -84,7 +86,7 @@ impl Numbers {
             let name = Name::from(format!("{}-{}", owner.name, self.0));
             self.0 += 1;
             if is_free(owner, &name, store) {
-                pods.push(NewPod { name, index: None });
+                pods.push(NewPod { name, index: None, n_failed_before: 0 });
             }
         }
         pods
@@ -120,7 +122,7 @@ impl Ordinals {
                 plan.delete.push(ObjectKey { namespace, name: name.clone() });
             }
             if has_ended || is_free(owner, &name, store) {
-                plan.create.push(NewPod { name, index: Some(ordinal) });
+                plan.create.push(NewPod { name, index: Some(ordinal), n_failed_before: 0 });
             }
             if self.one_by_one && !running.contains(&ordinal) {
                 break;

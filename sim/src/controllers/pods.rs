@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use kube_batch_cache::store::Store;
-use kube_batch_model::name::ObjectKey;
+use kube_batch_model::{facts::batch_job::BatchJobFacts, name::ObjectKey};
 
 use super::{
     job::{JobFailure, JobRun},
@@ -47,6 +47,14 @@ impl Pods {
     pub(crate) fn failure(&self) -> Option<JobFailure> {
         match self {
             Self::Job(job, _) => job.failure(),
+            Self::Replicas(..) | Self::Ordinals(_) => None,
+        }
+    }
+
+    /// What the scheduler knows of it, if it is a Job.
+    pub(crate) fn facts(&self, manifest: &BatchJobFacts) -> Option<BatchJobFacts> {
+        match self {
+            Self::Job(job, _) => Some(job.facts(manifest)),
             Self::Replicas(..) | Self::Ordinals(_) => None,
         }
     }

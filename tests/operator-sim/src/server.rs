@@ -40,6 +40,7 @@ kinds! {
     VOLUMES = "/api/v1" "persistentvolumes" false;
     CLAIMS = "/api/v1" "persistentvolumeclaims" true;
     BUDGETS = "/apis/policy/v1" "poddisruptionbudgets" true;
+    BATCH_JOBS = "/apis/batch/v1" "jobs" true;
     PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1" "priorityclasses" false;
     STORAGE_CLASSES = "/apis/storage.k8s.io/v1" "storageclasses" false;
     CSI_NODES = "/apis/storage.k8s.io/v1" "csinodes" false;

@@ -8,7 +8,10 @@ use std::{
 use serde_json::{Value, json};
 use xtask_launcher::build::root;
 
-use crate::bed::{Bed, NAMESPACE, binary, group, job, nodes, queue};
+use crate::{
+    bed::{Bed, NAMESPACE, binary, group, job, nodes, priority_class, queue},
+    users::bind_in_namespace,
+};
 
 /// Pods that a reclaim takes from the Job: more than the `backoffLimit` of Kubernetes, 6.
 const N_EVICTED: usize = 8;
@@ -21,9 +24,32 @@ fn borrowed(spec: &Value) -> Bed {
     bed.start_scheduler(&[]);
     submit(&bed, "sweep", "research", 1, 2 * N_EVICTED, spec);
     bed.wait_until_running("sweep", 2 * N_EVICTED);
+    if spec["podFailurePolicy"].is_null() {
+        let words = "Job sweep fails for good if more than 6 of its pods are evicted; add to the spec of the Job: \
+                     podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget}]}]}";
+        says(&bed, "sweep", &["FailsWhenEvicted", words]);
+    }
     bed.take_scheduler(0).kill();
     bed
 }
+
+/// Waits until a user with the role `edit` reads all the words about a PodGroup, and prints how long that took.
+fn says(bed: &Bed, name: &str, words: &[&str]) {
+    bind_in_namespace(bed, USER, "edit");
+    let started = Instant::now();
+    bed.eventually(&format!("{name} says why"), || {
+        let args = ["describe", GROUP, name, "--namespace", NAMESPACE, "--as", USER];
+        let text = bed.plane.kubectl(args).map_err(|error| error.to_string())?;
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if words.iter().all(|words| text.contains(words)) { Ok(()) } else { Err(text) }
+    });
+    println!("{name}: {:.1} s: {}", started.elapsed().as_secs_f64(), words.join(" … "));
+}
+
+const GROUP: &str = "podgroups.scheduling.sigs.dev";
+
+/// A user who may do what the role `edit` allows.
+const USER: &str = "dana";
 
 /// Applies a PodGroup in a queue and its Job, with more fields in the spec of the Job.
 fn submit(bed: &Bed, name: &str, queue: &str, min: usize, n_pods: usize, spec: &Value) {
@@ -90,6 +116,52 @@ fn a_job_that_loses_more_pods_than_its_limit_fails_as_predicted() {
         other => Err(format!("{other:?}, {}", bed.get("jobs", "sweep")["status"])),
     });
     bed.wait_until_running("sweep", 0);
+    let words = "only 0 of the required 1 pods exist";
+    let why = "Job sweep has failed (BackoffLimitExceeded) and creates no more";
+    says(&bed, "sweep", &[words, why, "Phase: Completed"]);
+}
+
+#[test]
+fn a_gang_whose_job_goes_on_is_evicted_first() {
+    let mut bed = Bed::new(&nodes(2, "4"));
+    bed.apply(&queue("default", 1));
+    bed.apply(&priority_class("high", 1000));
+    bed.start_scheduler(&[]);
+    let ignores = json!({
+        "podFailurePolicy": {
+            "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}],
+        },
+    });
+    submit(&bed, "tolerant", "default", 4, 4, &ignores);
+    bed.wait_until_running("tolerant", 4);
+    // Younger, so it would be the first to leave.
+    submit(&bed, "fragile", "default", 4, 4, &json!({"backoffLimit": 3}));
+    bed.wait_until_running("fragile", 4);
+    let mut group = group("urgent", 4);
+    group["spec"]["queue"] = json!("default");
+    group["spec"]["priorityClassName"] = json!("high");
+    bed.apply(&group);
+    bed.apply(&job("urgent", 4, "1"));
+    bed.wait_until_running("urgent", 4);
+    assert_eq!(failed(&bed, "fragile"), None);
+    bed.wait_until_running("fragile", 4);
+    bed.wait_until_running("tolerant", 0);
+}
+
+#[test]
+fn a_pod_group_is_completed_when_its_job_is_deleted() {
+    let mut bed = Bed::new(&nodes(1, "4"));
+    bed.apply(&queue("default", 1));
+    bed.start_scheduler(&[]);
+    submit(&bed, "short", "default", 2, 2, &json!({}));
+    bed.wait_until_running("short", 2);
+    bed.kubectl(["delete", "job", "short", "--namespace", NAMESPACE]).expect("it is deleted");
+    bed.eventually("the PodGroup is Completed", || {
+        let phase = bed.get(GROUP, "short")["status"]["phase"].clone();
+        let n_pending =
+            bed.get("queues.scheduling.sigs.dev", "default")["status"]["pending"].clone();
+        if phase == "Completed" && n_pending == 0 { Ok(()) } else { Err(phase.to_string()) }
+    });
 }
 
 #[test]

@@ -6,7 +6,8 @@ use kube_batch_testbed::cluster::Server;
 use serde_json::{Value, json};
 
 use crate::{
-    bed::{Bed, NAMESPACE, group, nodes, pods, priority_class, queue},
+    bed::{Bed, NAMESPACE, group, job, nodes, pods, priority_class, queue},
+    devices,
     objects::claim,
     users::bind_in_namespace,
 };
@@ -187,7 +188,7 @@ fn a_user_reads_which_others_keep_a_job_waiting() {
         "2 pods have places on node-00000 and node-00001; waits for 1 pod that is being terminated";
     explains(&bed, "victims still end", "urgent", words);
     mine("small", 1, 4).submit(&bed, &json!({}));
-    let words = "has enough, which is kept for job test/urgent";
+    let words = "is kept for job test/urgent";
     explains(&bed, "behind a nominated job", "small", words);
     bed.plane.restart(Server::Kwok).expect("the kubelets start");
     urgent.wait_until_running(&bed);
@@ -213,4 +214,34 @@ fn mistakes(bed: &Bed) {
     let words = "claim \"data\" is of StorageClass fast, which does not exist";
     explains(bed, "volume class", "stored", words);
     stored.delete(bed);
+
+    bed.apply(&devices::class());
+    bed.apply(&devices::claim("board"));
+    let claims = json!([{"name": "board", "resourceClaimName": "board"}]);
+    let boards = mine("boards", 1, 0);
+    boards.submit(bed, &json!({"resourceClaims": claims}));
+    let words =
+        "claim \"board\", request \"gpu\", needs 1 device of DeviceClass gpu: no node has any";
+    explains(bed, "device claim", "boards", words);
+    boards.delete(bed);
+    no_gang(bed);
+}
+
+/// Pods of one Job that need each other, and name no PodGroup.
+fn no_gang(bed: &Bed) {
+    bed.apply(&queue("default", 1));
+    let mut job = job("alone", 2, "100");
+    job["spec"]["template"]["metadata"]["annotations"].take();
+    bed.apply(&job);
+    let started = Instant::now();
+    let words = "its pods name no PodGroup, so each starts by itself; it fits on no node";
+    bed.eventually("no gang is explained", || {
+        let args = ["get", "pods", "--namespace", NAMESPACE, "-l", "job-name=alone", "--as", USER];
+        let args = args.into_iter().chain(["-o", "jsonpath={.items[*].status.conditions}"]);
+        let text = bed.plane.kubectl(args).map_err(|error| error.to_string())?;
+        if text.matches(words).count() >= 2 { Ok(()) } else { Err(text) }
+    });
+    println!("no gang: {:.1} s: {words}", started.elapsed().as_secs_f64());
+    bed.kubectl(["delete", "job", "alone", "--namespace", NAMESPACE]).expect("it is deleted");
+    bed.kubectl(["delete", "queues.scheduling.sigs.dev", "default"]).expect("it is deleted");
 }

@@ -6,19 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::JobSpec;
+use kube_batch_api::read::failure_policy::{
+    DEFAULT_BACKOFF_LIMIT, End, FailureAction, FailurePolicy,
+};
 use kube_batch_model::{
     facts::FactError,
     name::{Name, ObjectKey},
     status::TaskStatus,
 };
 
-use super::{
-    super::plan::{OwnedPod, number_of_pods},
-    failure_policy::{End, FailureAction, FailurePolicy},
-};
-
-/// Number of failed pods after which a Job fails, as Kubernetes sets it.
-const BACKOFF_LIMIT: i32 = 6;
+use super::super::plan::{OwnedPod, number_of_pods};
 
 /// How long the replacement waits after the first failure, and at most after many.
 const BACKOFF: (SignedDuration, SignedDuration) =
@@ -129,7 +126,7 @@ impl Failures {
             _ => count(field, value),
         };
         let of_index = most("spec.backoffLimitPerIndex", spec.backoff_limit_per_index)?;
-        let default = if of_index.is_some() { i32::MAX } else { BACKOFF_LIMIT };
+        let default = if of_index.is_some() { i32::MAX } else { DEFAULT_BACKOFF_LIMIT };
         let limit = most("spec.backoffLimit", spec.backoff_limit.or(Some(default)))?;
         let max_failed = count("spec.maxFailedIndexes", spec.max_failed_indexes)?;
         let only_failed = spec.pod_replacement_policy.as_deref() == Some("Failed");
@@ -145,6 +142,16 @@ impl Failures {
     pub(super) fn keep_progress(&mut self, old: Self) {
         let Self { known, n_counted, streak, of_index, fails_job, .. } = old;
         *self = Self { known, n_counted, streak, of_index, fails_job, ..self.clone() };
+    }
+
+    /// Number of pods that have failed, as far as they count.
+    pub(super) const fn n_counted(&self) -> usize {
+        self.n_counted
+    }
+
+    /// Number of pods of an index that have failed, as far as they count, if indexes count their own.
+    pub(super) fn n_counted_of(&self, index: usize) -> usize {
+        self.of_index.get(&index).map_or(0, |own| own.n_counted)
     }
 
     /// Number of pods that are terminating, and replaced only when they have ended.

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use kube_batch_model::{
     facts::{
+        batch_job::{BatchJobFacts, BatchJobState, OnEviction},
         gang_annotations::GangAnnotations,
         group::{GroupFacts, RoleFacts},
         pod::TaskFacts,
@@ -26,6 +27,8 @@ pub(crate) enum Change {
     Pod(ObjectKey, Option<Box<TaskFacts>>),
     /// A PodGroup has changed, or is gone.
     Group((ObjectKey, GroupVersion), Option<Box<GroupFacts>>),
+    /// A Job of `batch` has changed, or is gone; it controls the pods of its namespace that this one belongs to.
+    BatchJob(ObjectKey, Option<Box<BatchJobFacts>>),
 }
 
 impl Change {
@@ -47,7 +50,35 @@ impl Change {
             Self::Group(key, None) => {
                 store.groups.delete(key);
             }
+            Self::BatchJob(_, Some(facts)) => {
+                store.put(BatchJobFacts::clone(facts));
+            }
+            Self::BatchJob(key, None) => {
+                store.batch_jobs.delete(key);
+            }
         }
+    }
+
+    /// The Job that controls some running pod is new, has another limit, has failed, or is gone.
+    fn of_batch_job(simulation: &Simulation, rng: &mut Rng) -> Option<Self> {
+        let pod = some_pod(simulation, rng, TaskStatus::Running)?;
+        let controller = pod.controller?;
+        let key = ObjectKey { namespace: pod.key.namespace, name: controller.name };
+        let facts = BatchJobFacts {
+            key: key.clone(),
+            uid: controller.uid,
+            groups: pod.groups,
+            on_eviction: *rng.pick(&[
+                OnEviction::Survives,
+                OnEviction::Counts { left: 0 },
+                OnEviction::Counts { left: 1 },
+                OnEviction::CountsForIndex { limit: 0 },
+            ]),
+            counts_ended_pods: rng.percent(50),
+            state: BatchJobState::Active { n_failed: 0 },
+        };
+        let facts = rng.percent(80).then(|| Box::new(facts));
+        Some(Self::BatchJob(key, facts))
     }
 
     /// An object comes, a pod is gone, or a PodGroup has another minimum, class or queue.
@@ -86,8 +117,9 @@ impl Change {
         rng: &mut Rng,
         late: &mut Vec<usize>,
     ) -> Option<Self> {
-        match rng.below(10) {
+        match rng.below(11) {
             0 | 1 => late.pop().map(Self::Object),
+            9 => Self::of_batch_job(simulation, rng),
             2 => some_pod(simulation, rng, TaskStatus::Running)
                 .map(|facts| Self::Pod(facts.key, None)),
             3..=5 => Self::of_field_of_group(simulation, rng),
