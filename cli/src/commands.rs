@@ -120,6 +120,9 @@ pub struct SimulateArgs {
     #[arg(short, long = "filename", value_name = "FILE|DIR|-", num_args = 1..,
         required_unless_present_any = ["kubeconfig", "context"])]
     pub(crate) filenames: Vec<PathBuf>,
+    /// Jobs that are submitted over time: a CSV file with a row for each, see docs/simulate.md.
+    #[arg(long = "trace", value_name = "FILE|-")]
+    pub(crate) traces: Vec<PathBuf>,
     /// Read the cluster of this kubeconfig, and then -f, whose objects replace those of the same
     /// name. The cluster is only read.
     #[arg(long, value_name = "FILE")]
@@ -140,7 +143,10 @@ pub struct SimulateArgs {
     pub(crate) until: Option<u64>,
     /// Output format.
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
-    pub(crate) output: Format,
+    pub(crate) output: SimulateFormat,
+    /// In tables, list where each pod was placed, every eviction and every node.
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
     /// Treat warnings and errors in the input as fatal.
     #[arg(long)]
     pub(crate) strict: bool,
@@ -175,6 +181,20 @@ pub struct TestArgs {
     /// of every case.
     #[arg(short, long)]
     pub(crate) verbose: bool,
+}
+
+/// Output format of `simulate`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SimulateFormat {
+    /// Tables.
+    #[default]
+    Table,
+    /// JSON, described in docs/simulate.md.
+    Json,
+    /// The data of `json` as YAML.
+    Yaml,
+    /// A picture of what the jobs of each queue hold over time.
+    Svg,
 }
 
 /// Output format of `test`.

@@ -1,6 +1,7 @@
 //! Loads manifests into a simulated cluster and prints every problem.
 
 mod input;
+mod trace;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -16,7 +17,7 @@ use kube_batch_manifest::{
     pods::{PodPart, pod_parts},
     reader::{Reader, Sink, Summary},
     rejection::{rejections, wants_admin_access},
-    source::collect_sources,
+    source::{Source, collect_sources, unreadable},
     unsimulated::unsimulated_annotations,
 };
 use kube_batch_model::{
@@ -25,6 +26,7 @@ use kube_batch_model::{
     name::{Name, ObjectKey},
 };
 use kube_batch_sim::world::World;
+use serde_json::json;
 
 pub(crate) use self::input::{InputRemark, remarks};
 use crate::{
@@ -51,8 +53,15 @@ pub(crate) struct Loaded {
 
 /// Loads the objects of a cluster and manifests into a simulated cluster, and prints the problems.
 /// A manifest replaces the object of the cluster that has its name.
-pub(crate) fn load(paths: &[PathBuf], cluster: Lists, world: &mut World) -> Loaded {
-    let (sources, problems) = collect_sources(paths);
+pub(crate) fn load(
+    paths: &[PathBuf],
+    traces: &[PathBuf],
+    cluster: Lists,
+    world: &mut World,
+) -> Loaded {
+    let (sources, mut problems) = collect_sources(paths);
+    let (traces, unreadable) = collect_sources(traces);
+    problems.extend(unreadable);
     if !problems.is_empty() {
         problems.iter().for_each(terminal::diagnostic);
         return Loaded { n_unreadable: problems.len(), ..Loaded::default() };
@@ -67,6 +76,9 @@ pub(crate) fn load(paths: &[PathBuf], cluster: Lists, world: &mut World) -> Load
     let n_from_cluster = load_lists(&cluster, &mut sink);
     let mut reader = Reader::new();
     reader.read_sources(&sources, &mut sink);
+    for source in &traces {
+        read_trace(source, &mut reader, &mut sink);
+    }
     sink.report_dangling_names();
     let summary = reader.into_summary();
     let mut loaded = sink.shown.into_loaded();
@@ -77,6 +89,23 @@ pub(crate) fn load(paths: &[PathBuf], cluster: Lists, world: &mut World) -> Load
         loaded.warnings.push(message);
     }
     loaded
+}
+
+/// Loads the jobs of a trace.
+fn read_trace(source: &Source, reader: &mut Reader, sink: &mut WorldSink<'_>) {
+    let name = source.to_string();
+    let bytes = match source.load() {
+        Ok(bytes) => bytes,
+        Err(error) => return sink.problem(unreadable(&name, &error)),
+    };
+    let (objects, problems) = trace::read(&name, &bytes);
+    problems.into_iter().for_each(|problem| sink.problem(problem));
+    for (line, objects) in objects {
+        // So that further problems are reported for the line of the row.
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        let text = "\n".repeat((line as usize).saturating_sub(1)) + &list.to_string();
+        reader.read(&name, text.as_bytes(), sink);
+    }
 }
 
 /// Loads what was read from a cluster.
@@ -282,7 +311,8 @@ impl WorldSink<'_> {
         let store = &self.world.store;
         let mut problems = Vec::new();
         for (queue, problem) in std::mem::take(&mut self.groups).into_values() {
-            if store.queue(&queue).is_none() {
+            let key = ObjectKey { namespace: Name::default(), name: queue.clone() };
+            if store.queue(&queue).is_none() && !self.world.expects(Kind::Queue, &key) {
                 problems.push(problem);
             }
         }
@@ -301,6 +331,7 @@ impl WorldSink<'_> {
             let join = version.join();
             if !counts
                 || store.group(join, &group).is_some()
+                || self.world.expects(Kind::PodGroup, &group)
                 || !reported.insert((join, group.clone()))
             {
                 continue;

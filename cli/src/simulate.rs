@@ -9,21 +9,20 @@ use std::{
 
 use kube_batch_api::kind::Kind;
 use kube_batch_cache::snapshot::SnapshotOptions;
-use kube_batch_framework::{
-    candidates::Search,
-    report::{JobReport, next_queue_status},
-};
-use kube_batch_model::dialect::Transition;
+use kube_batch_framework::{candidates::Search, report::next_queue_status};
+use kube_batch_model::{dialect::Transition, problem::JobWarning};
 use kube_batch_scheduler::registry::Registry;
 use kube_batch_sim::{
     outcome::{CycleOutcome, Outcome, Peak},
+    picture,
     simulation::Simulation,
+    usage::UseOverTime,
     world::{Environment, World},
 };
 
 use self::tables::print_tables;
 use crate::{
-    commands::{Format, SimulateArgs, scheduler_names},
+    commands::{SimulateArgs, SimulateFormat, scheduler_names},
     conf::{ReadConf, read_conf},
     exit::Exit,
     live::{ClusterAccess, ClusterTarget, Lists, Namespaces},
@@ -62,7 +61,7 @@ pub(crate) fn run(
     } else {
         Lists::default()
     };
-    let loaded = load(&args.filenames, lists, &mut world);
+    let loaded = load(&args.filenames, &args.traces, lists, &mut world);
     let Loaded { mut warnings, n_objects, n_errors, .. } = loaded;
     if loaded.n_unreadable > 0 {
         let sources = plural(loaded.n_unreadable, "source");
@@ -78,7 +77,8 @@ pub(crate) fn run(
         terminal::error(&format!("{problems} in the input; nothing was run because of --strict"));
         return Ok(Exit::Failed);
     }
-    if world.pods().next().is_none() && world.store.nodes.is_empty() {
+    let is_empty = world.pods().next().is_none() && world.store.nodes.is_empty();
+    if is_empty && !world.expects_objects() {
         let input = if n_errors > 0 { "the readable part of the input" } else { "the input" };
         let objects = plural(n_objects, "object");
         terminal::error(&format!("{input} has no nodes and no pods ({objects}); nothing was run"));
@@ -88,13 +88,20 @@ pub(crate) fn run(
     let mut simulation = Simulation::new(world, conf, Search::Index);
     let mut peak = Peak::default();
     peak.record(&simulation.world);
-    let cycles = run_cycles(&mut simulation, args, &mut peak);
+    let mut usage = UseOverTime::default();
+    usage.begin(&simulation.world);
+    let cycles = run_cycles(&mut simulation, args, &mut peak, &mut usage);
     for mistake in mistakes(&simulation) {
         terminal::warning(&mistake);
         warnings.push(mistake);
     }
     let outcome = Outcome::of(cycles, &simulation.world, simulation.last(), peak, warnings);
-    print_outcome(&outcome, &queues(&simulation), args.output, simulation.world.n_cycles())?;
+    let outcome = outcome.with_usage(&usage);
+    if args.output == SimulateFormat::Svg {
+        return print_picture(&simulation, &usage);
+    }
+    let extent = (simulation.world.n_cycles(), args.verbose);
+    print_outcome(&outcome, &queues(&simulation), args.output, extent)?;
     Ok(Exit::Ok)
 }
 
@@ -126,20 +133,36 @@ fn queues(simulation: &Simulation) -> QueueViews {
     }))
 }
 
+/// Prints the picture.
+fn print_picture(simulation: &Simulation, usage: &UseOverTime) -> anyhow::Result<Exit> {
+    let total = simulation
+        .last()
+        .map(|last| last.snapshot.dimensions.by_name(&last.snapshot.total()))
+        .unwrap_or_default();
+    let Some(resource) = picture::main_resource(usage, &total) else {
+        terminal::error("no queue requests anything; nothing was drawn");
+        return Ok(Exit::Failed);
+    };
+    let amount = total.get(&resource).copied().unwrap_or(0);
+    io::stdout().write_all(picture::draw(usage, &resource, amount).as_bytes())?;
+    Ok(Exit::Ok)
+}
+
 fn print_outcome(
     outcome: &Outcome,
     queues: &QueueViews,
-    format: Format,
-    n_cycles: u64,
+    format: SimulateFormat,
+    extent: (u64, bool),
 ) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
     match format {
-        Format::Table => print_tables(&mut out, outcome, queues, n_cycles)?,
-        Format::Json => {
+        SimulateFormat::Table => print_tables(&mut out, outcome, queues, extent)?,
+        SimulateFormat::Json => {
             serde_json::to_writer_pretty(&mut out, outcome).map_err(io::Error::from)?;
             writeln!(out)?;
         }
-        Format::Yaml => write!(out, "{}", serde_saphyr::to_string(outcome)?)?,
+        SimulateFormat::Svg => {}
+        SimulateFormat::Yaml => write!(out, "{}", serde_saphyr::to_string(outcome)?)?,
     }
     out.flush()?;
     Ok(())
@@ -148,8 +171,24 @@ fn print_outcome(
 /// Mistakes in the objects of jobs that the scheduler reports in the last cycle.
 fn mistakes(simulation: &Simulation) -> Vec<String> {
     let jobs = simulation.last().into_iter().flat_map(|last| last.cycle.jobs.iter());
-    let of_job = |job: &JobReport| Some(format!("job {}: {}", job.key, job.misconfigured()?.1));
-    jobs.filter_map(|job| of_job(job)).collect()
+    let is_fragile = |warning: &JobWarning| matches!(warning, JobWarning::FailsWhenEvicted { .. });
+    let (mut mistakes, mut fragile) = (Vec::new(), Vec::new());
+    for job in jobs {
+        let (own, others): (Vec<&JobWarning>, Vec<&JobWarning>) =
+            job.warnings.iter().partition(|warning| is_fragile(warning));
+        fragile.extend(own.into_iter().map(|warning| (&job.key, warning)));
+        let others: Vec<String> = others.into_iter().map(ToString::to_string).collect();
+        if !others.is_empty() {
+            mistakes.push(format!("job {}: {}", job.key, others.join("; ")));
+        }
+    }
+    // They need the same remedy.
+    if let Some((first, warning)) = fragile.first() {
+        let more = fragile.len() - 1;
+        let more = if more == 0 { String::new() } else { format!(" ({more} more are alike)") };
+        mistakes.push(format!("job {first}{more}: {warning}"));
+    }
+    mistakes
 }
 
 /// Runs cycles; returns those with a decision.
@@ -157,6 +196,7 @@ fn run_cycles(
     simulation: &mut Simulation,
     args: &SimulateArgs,
     peak: &mut Peak,
+    usage: &mut UseOverTime,
 ) -> Vec<CycleOutcome> {
     let wanted = args.cycles.or(args.until);
     let progress = Progress::new(wanted, "cycles");
@@ -171,6 +211,7 @@ fn run_cycles(
         if !outcome.binds.is_empty() {
             peak.record(&simulation.world);
         }
+        usage.record(simulation);
         progress.step();
         n_run += 1;
         let is_idle = outcome.is_idle();

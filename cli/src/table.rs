@@ -13,10 +13,22 @@ use crate::terminal::{HEADING, styled};
 /// Spaces between columns.
 const GAP: usize = 2;
 
+/// Spaces before a paragraph below a row.
+const INDENT: usize = 2;
+
+/// The width of tables and paragraphs where there is no terminal.
+pub(crate) const WIDTH: usize = 120;
+
 /// A table under construction.
 pub(crate) struct TextTable {
     columns: Vec<(String, Align)>,
-    rows: Vec<Vec<Cell>>,
+    rows: Vec<Row>,
+}
+
+struct Row {
+    cells: Vec<Cell>,
+    /// A paragraph below the row.
+    below: Option<String>,
 }
 
 /// Alignment of a column.
@@ -52,7 +64,35 @@ impl TextTable {
 
     /// Adds a row. The last cell of one with fewer cells than there are columns may be wider than its column.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
-        self.rows.push(cells.into_iter().collect());
+        self.rows.push(Row { cells: cells.into_iter().collect(), below: None });
+    }
+
+    /// Adds a row with a paragraph below it, which is broken into lines.
+    pub(crate) fn row_above(&mut self, cells: impl IntoIterator<Item = Cell>, below: &str) {
+        let below = Some(visible(below.to_owned()));
+        self.rows.push(Row { cells: cells.into_iter().collect(), below });
+    }
+
+    /// Leaves out those of some columns that have the same text in every row.
+    pub(crate) fn leave_out_equal(&mut self, names: &[&str]) {
+        self.leave_out(names, |texts| texts.windows(2).all(|pair| pair[0] == pair[1]));
+    }
+
+    /// Leaves out those of some columns of whose texts this holds.
+    pub(crate) fn leave_out(&mut self, names: &[&str], is_needless: impl Fn(&[&str]) -> bool) {
+        for name in names {
+            let Some(at) = self.columns.iter().position(|(own, _)| own == name) else { continue };
+            let n_columns = self.columns.len();
+            // The last cell of a short row is not of one column.
+            let is_whole =
+                |row: &&mut Row| row.cells.len() == n_columns || at + 1 < row.cells.len();
+            let mut rows: Vec<&mut Row> = self.rows.iter_mut().filter(is_whole).collect();
+            let texts: Vec<&str> = rows.iter().map(|row| &*row.cells[at].text).collect();
+            if is_needless(&texts) {
+                rows.iter_mut().for_each(|row| drop(row.cells.remove(at)));
+                self.columns.remove(at);
+            }
+        }
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -66,14 +106,20 @@ impl TextTable {
                 let rows = self.rows.iter();
                 let spans =
                     |row: &&Vec<Cell>| row.len() < self.columns.len() && at + 1 >= row.len();
-                let cells = rows.filter(|row| !spans(row)).map(|row| row[at].text.width());
+                let cells = rows.map(|row| &row.cells).filter(|row| !spans(row));
+                let cells = cells.map(|row| row[at].text.width());
                 cells.chain([self.columns[at].0.width()]).max().unwrap_or(0)
             })
             .collect();
         let heading: Vec<Cell> =
             self.columns.iter().map(|(name, _)| Cell::styled(HEADING, name)).collect();
-        for row in std::iter::once(&heading).chain(&self.rows) {
-            writeln!(out, "{}", self.line(row, &widths, width.unwrap_or(usize::MAX)))?;
+        writeln!(out, "{}", self.line(&heading, &widths, width.unwrap_or(usize::MAX)))?;
+        for Row { cells, below } in &self.rows {
+            writeln!(out, "{}", self.line(cells, &widths, width.unwrap_or(usize::MAX)))?;
+            for line in below.iter().flat_map(|below| wrap(below, width.unwrap_or(WIDTH) - INDENT))
+            {
+                writeln!(out, "{}{line}", " ".repeat(INDENT))?;
+            }
         }
         Ok(())
     }
@@ -152,6 +198,21 @@ fn visible(text: String) -> String {
     shown
 }
 
+/// The text in lines of at most this width, unless a word is longer.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.width() + 1 + word.width() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// The text, or as much of it as fits with an ellipsis.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
@@ -209,6 +270,33 @@ mod tests {
             plain.lines().collect::<Vec<_>>(),
             ["NAME  N  WHY", "a     1  x", "b     something long"]
         );
+    }
+
+    #[test]
+    fn a_paragraph_below_a_row_is_broken_into_lines() {
+        let mut table = TextTable::new([("NAME", Align::Left), ("N", Align::Right)]);
+        table.row_above(["a".into(), "1".into()], "one two three");
+        table.row(["b".into(), "2".into()]);
+        let mut out = Vec::new();
+        table.print(&mut out, Some(10)).unwrap();
+        let plain = anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string();
+        assert_eq!(
+            plain.lines().collect::<Vec<_>>(),
+            ["NAME  N", "a     1", "  one two", "  three", "b     2"]
+        );
+    }
+
+    #[test]
+    fn columns_that_are_equal_everywhere_are_left_out() {
+        let columns = ["NAME", "STATE", "N", "WHY"].map(|name| (name, Align::Left));
+        let mut table = TextTable::new(columns);
+        table.row(["a".into(), "Open".into(), "1".into(), "x".into()]);
+        table.row(["b".into(), "lost".into()]);
+        table.row(["c".into(), "Open".into(), "2".into(), "x".into()]);
+        table.leave_out_equal(&["STATE", "N", "WHY", "OTHER"]);
+        let names: Vec<&str> = table.columns.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, ["NAME", "N"]);
+        assert_eq!(table.rows[1].cells[1].text, "lost");
     }
 
     #[test]

@@ -61,7 +61,8 @@ fn read_all(from: impl Read, expected: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-pub(crate) fn unreadable(name: &str, error: &io::Error) -> Diagnostic {
+/// That a file cannot be read.
+pub fn unreadable(name: &str, error: &io::Error) -> Diagnostic {
     let mut cause = error.to_string();
     // In the style of our own messages: lower case, and without the error number.
     if let Some(end) = cause.find(" (os error") {

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod admission;
+pub mod arrivals;
 pub mod case;
 pub mod check;
 mod claim_templates;
@@ -10,8 +11,10 @@ mod devices;
 mod kubelet;
 pub mod objects;
 pub mod outcome;
+pub mod picture;
 pub mod runner;
 pub mod simulation;
 pub mod suite;
 pub mod testing;
+pub mod usage;
 pub mod world;

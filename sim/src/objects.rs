@@ -20,6 +20,7 @@ use kube_batch_model::{
 use serde_json::json;
 
 use crate::{
+    arrivals::Announced,
     controllers::{
         Controller, ControllerKind, NewPod, Numbers, Ordinals, PodTimer, Pods, Template,
         in_template, job_controller, jobs_of, number_of_pods,
@@ -36,7 +37,8 @@ impl World {
     /// # Errors
     ///
     /// [`FactError`] if the object is invalid: only this object is ignored.
-    pub fn apply(&mut self, mut object: Object) -> Result<(), FactError> {
+    pub fn apply(&mut self, object: Object) -> Result<(), FactError> {
+        let Some(mut object) = self.announce(object)? else { return Ok(()) };
         self.keep_state(&mut object);
         let is_dated = object.meta().creation_timestamp.is_some();
         // An API server that has stored an object has set its own defaults.
@@ -75,6 +77,20 @@ impl World {
                 stored.expect("the kinds that are not stored are above").map(drop)
             }
         }
+    }
+
+    /// Keeps an object that is created later, or returns it.
+    fn announce(&mut self, object: Object) -> Result<Option<Object>, FactError> {
+        let object = match self.arrivals.announce(object)? {
+            Announced::Now(object) => return Ok(Some(object)),
+            Announced::Later(object) => object,
+        };
+        // So that its problems are reported now.
+        let mut scratch =
+            Self::new(self.environment, self.options().clone(), [].into_iter().collect());
+        scratch.begin();
+        scratch.apply(object)?;
+        Ok(None)
     }
 
     /// Keeps the fields that an update of the spec does not change.

@@ -11,7 +11,7 @@ use kube_batch_model::{
     column::Dim,
     decision::Decision,
     facts::{node::Taint, pod::TaskFacts},
-    name::{JobKey, ObjectKey},
+    name::{JobKey, Name, ObjectKey},
     resource::{Dimensions, ResourceList, ResourceVector, Unit, quantities},
     status::TaskStatus,
 };
@@ -21,6 +21,7 @@ use serde::Serialize;
 use crate::{
     device_outcome::{DevicesOutcome, devices_of_pod, devices_outcome},
     simulation::LastCycle,
+    usage::UseOverTime,
     world::World,
 };
 
@@ -230,6 +231,27 @@ pub struct QueueOutcome {
     pub unknown: u32,
     /// PodGroups all of whose pods have finished.
     pub completed: u32,
+    /// How long its pods waited that were bound, without those of queues below it.
+    pub waits: QueueWaits,
+    /// Number of its pods that were evicted, without those of queues below it.
+    pub evictions: u32,
+    /// What its pods used over time, in hours of a unit of each resource; of memory, of a GiB. Empty of a queue with others
+    /// below it.
+    pub hours: BTreeMap<String, f64>,
+}
+
+/// How long the pods of a queue waited, from their creation to their binding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueWaits {
+    /// Number of pods that were bound.
+    pub pods: usize,
+    /// Seconds that half of them waited at most.
+    pub p50_seconds: i64,
+    /// Seconds that 95 of 100 waited at most.
+    pub p95_seconds: i64,
+    /// Seconds that the last of them waited.
+    pub longest_seconds: i64,
 }
 
 /// What is kept for a job that has waited long.
@@ -365,6 +387,26 @@ impl Outcome {
             time: world.now().to_string(),
             warnings,
         }
+    }
+}
+
+impl Outcome {
+    /// With what queues used over time, how long their pods waited, and how many were evicted.
+    #[must_use]
+    pub fn with_usage(mut self, usage: &UseOverTime) -> Self {
+        for queue in &mut self.queues {
+            let name = Name::from(&*queue.queue);
+            queue.hours = usage.hours(&name);
+            let Some(record) = usage.queues.get(&name) else { continue };
+            queue.evictions = record.n_evicted;
+            queue.waits = QueueWaits {
+                pods: record.waits.len(),
+                p50_seconds: record.wait_of(50),
+                p95_seconds: record.wait_of(95),
+                longest_seconds: record.wait_of(100),
+            };
+        }
+        self
     }
 }
 
@@ -556,6 +598,9 @@ fn queue(report: &QueueReport) -> QueueOutcome {
         running: groups(Phase::Running),
         unknown: groups(Phase::Unknown),
         completed: groups(Phase::Completed),
+        waits: QueueWaits::default(),
+        evictions: 0,
+        hours: BTreeMap::new(),
     }
 }
 

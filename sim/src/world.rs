@@ -36,6 +36,7 @@ use kube_batch_scheduler::{
 
 use crate::{
     admission::{UnknownClasses, admit},
+    arrivals::Arrivals,
     claim_templates::ClaimTemplates,
     controllers::{Controllers, PodTimer},
     kubelet,
@@ -140,6 +141,8 @@ pub struct World {
     in_flight: Assumed,
     /// When the next gang becomes stale.
     next_due: Option<Timestamp>,
+    /// Objects that are created later.
+    pub(crate) arrivals: Arrivals,
     pub(crate) claim_templates: ClaimTemplates,
 }
 
@@ -171,6 +174,7 @@ impl World {
             group_of: BTreeMap::new(),
             in_flight: Assumed::default(),
             next_due: None,
+            arrivals: Arrivals::default(),
             claim_templates: ClaimTemplates::default(),
         }
     }
@@ -180,16 +184,31 @@ impl World {
         self.now
     }
 
+    /// Whether an object of this kind and name is created later.
+    pub fn expects(&self, kind: Kind, key: &ObjectKey) -> bool {
+        self.arrivals.expects(kind, key)
+    }
+
+    /// Whether any object is created later.
+    pub const fn expects_objects(&self) -> bool {
+        !self.arrivals.is_empty()
+    }
+
     /// Options of the scheduler.
     pub const fn options(&self) -> &SnapshotOptions {
         &self.options
     }
 
-    /// Advances the clock by one second. Pods and Jobs whose time is over by then end.
+    /// Advances the clock by one second. Pods and Jobs whose time is over by then end, and objects arrive.
     pub fn tick(&mut self) {
         self.now += SignedDuration::from_secs(1);
+        let mut has_changed = self.finish_pods();
+        while let Some(object) = self.arrivals.pop(self.now) {
+            // Its problems were found when it was read.
+            has_changed |= self.apply(object).is_ok();
+        }
         let next = self.controllers.next_change();
-        if self.finish_pods() || next.is_some_and(|next| next <= self.now) {
+        if has_changed || next.is_some_and(|next| next <= self.now) {
             self.run_controllers();
         }
     }
@@ -211,10 +230,11 @@ impl World {
         skipped
     }
 
-    /// When the next pod or Job ends, or a gang becomes stale.
+    /// When the next pod or Job ends, an object arrives, or a gang becomes stale.
     fn next_end(&self) -> Option<Timestamp> {
         let ends = self.timers.values().filter_map(|(timer, since)| end_of(timer, *since));
-        ends.chain(self.controllers.next_change()).chain(self.next_due).min()
+        let changes = self.controllers.next_change().into_iter().chain(self.arrivals.next());
+        ends.chain(changes).chain(self.next_due).min()
     }
 
     /// Changes the facts of a pod, if it exists.
@@ -327,6 +347,7 @@ impl World {
         let next = |last: Timestamp| last.checked_add(SignedDuration::from_secs(1)).ok();
         let start = all.max().filter(|last| *last > self.now).and_then(next).unwrap_or(self.now);
         self.now = start;
+        self.arrivals.begin(start);
         self.timers.values_mut().filter_map(|(_, since)| since.as_mut()).for_each(|t| *t = start);
         macro_rules! redate {
             ($table:ident, $key:expr) => {

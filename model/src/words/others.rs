@@ -134,10 +134,13 @@ impl fmt::Display for KeptRoom {
         let Self { node, n_more, holder } = self;
         let holder = of_same_queue(holder);
         match n_more {
-            0 => write!(f, "; node {node} has enough, which is kept for {holder}"),
-            1 => write!(f, "; node {node} and 1 more have enough, which is kept for {holder}"),
+            0 => write!(f, "; what is free on node {node} is kept for {holder}"),
+            1 => write!(f, "; what is free on node {node} and 1 more node is kept for {holder}"),
             _ => {
-                write!(f, "; node {node} and {n_more} more have enough, which is kept for {holder}")
+                write!(
+                    f,
+                    "; what is free on node {node} and {n_more} more nodes is kept for {holder}"
+                )
             }
         }?;
         if *n_more == 0 { Ok(()) } else { f.write_str(" and others") }

@@ -3,6 +3,8 @@
 
 mod policy;
 mod queues_picture;
+mod simulated;
+mod usage_picture;
 
 use std::collections::BTreeMap;
 
@@ -16,7 +18,8 @@ use xtask_launcher::build::root;
 const HEADER: &str = "# Generated from the Rust types by `cargo xtask codegen`; do not edit.\n";
 
 fn main() -> anyhow::Result<()> {
-    let mut files = BTreeMap::from([policy::file(), queues_picture::file()?]);
+    let mut files =
+        BTreeMap::from([policy::file(), queues_picture::file()?, usage_picture::file()?]);
     for (name, definition) in crd::definitions() {
         let yaml = serde_saphyr::to_string(&definition).context("write a CRD as YAML")?;
         files.insert(format!("crds/{name}"), format!("{HEADER}{yaml}"));

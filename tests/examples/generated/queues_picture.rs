@@ -1,22 +1,11 @@
 //! The picture of docs/queues.md: what each queue of an example holds of what it deserves.
 
-use std::{fmt::Write, fs};
+use std::fmt::Write;
 
-use anyhow::{Context, ensure};
-use kube_batch_framework::candidates::Search;
-use kube_batch_manifest::{
-    diagnostic::Diagnostic,
-    object::Object,
-    place::Place,
-    reader::{Reader, Sink},
-};
-use kube_batch_model::{facts::FactError, resource::Unit};
-use kube_batch_scheduler::{conf, registry::Registry};
-use kube_batch_sim::{
-    simulation::Simulation,
-    world::{Environment, World},
-};
-use xtask_launcher::build::root;
+use anyhow::Context;
+use kube_batch_model::resource::Unit;
+
+use crate::simulated::simulated;
 
 /// The steps of the example that are drawn, with their titles.
 const STEPS: [(&str, &str); 2] = [
@@ -49,37 +38,10 @@ struct Bar {
     guaranteed: f64,
 }
 
-struct Objects<'w>(&'w mut World, Vec<String>);
-
-impl Sink for Objects<'_> {
-    fn object(&mut self, object: Object, _: &Place<'_>) -> Result<(), FactError> {
-        self.0.apply(object)
-    }
-
-    fn dump(&mut self, _: kube_batch_cache::dump::Dump) {}
-
-    fn problem(&mut self, problem: Diagnostic) {
-        self.1.push(problem.to_string());
-    }
-}
-
 /// The queues of a step after some cycles, from the top down.
 fn bars(step: &str) -> anyhow::Result<Vec<Bar>> {
-    let registry = Registry::builtin();
-    let text = fs::read_to_string(root().join("examples/scheduler.yaml"))?;
-    let read = conf::parse(&text, &registry);
-    let conf = read.map_err(|errors| anyhow::anyhow!("{} errors", errors.len()))?.conf;
-    let options = Default::default();
-    let mut world = World::new(Environment::default(), options, conf.metadata_prefixes());
-    let mut objects = Objects(&mut world, Vec::new());
-    for file in ["nodes.yaml", step] {
-        let text = fs::read(root().join("examples/queues").join(file))?;
-        Reader::new().read(file, &text, &mut objects);
-    }
-    ensure!(objects.1.is_empty(), "{:?}", objects.1);
-    world.begin();
-    world.run_controllers();
-    let mut simulation = Simulation::new(world, conf, Search::Index);
+    let step = format!("queues/{step}");
+    let mut simulation = simulated(&["queues/nodes.yaml", &step])?;
     for _ in 0..CYCLES {
         simulation.cycle(&mut |_| {});
     }

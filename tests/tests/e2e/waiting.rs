@@ -230,7 +230,7 @@ fn mistakes(bed: &Bed) {
 /// Pods of one Job that need each other, and name no PodGroup.
 fn no_gang(bed: &Bed) {
     bed.apply(&queue("default", 1));
-    let mut job = job("alone", 2, "100");
+    let mut job = job("alone", 2, "64");
     job["spec"]["template"]["metadata"]["annotations"].take();
     bed.apply(&job);
     let started = Instant::now();

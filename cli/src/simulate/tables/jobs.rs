@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kube_batch_sim::outcome::{GroupOutcome, Outcome};
 
-use super::{MAX_ROWS, Part, more_rows};
+use super::section::{MAX_ROWS, Section, more_rows};
 use crate::{
     table::{Align, Cell, TextTable, age},
     terminal::{BAD, GOOD, WAITING},
@@ -14,7 +14,7 @@ use crate::{
 const MAX_OTHERS: usize = 20;
 
 /// The jobs that wait or have failed, each with its reason below it, and the others.
-pub(super) fn tables(outcome: &Outcome) -> (Part, Part) {
+pub(super) fn tables(outcome: &Outcome) -> (Section, Section) {
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
     for group in &outcome.pod_groups {
         *names.entry(&group.pod_group).or_default() += 1;
@@ -30,7 +30,7 @@ pub(super) fn tables(outcome: &Outcome) -> (Part, Part) {
     (self::waiting(&waiting, name), self::others(&others, name))
 }
 
-fn waiting(groups: &[&GroupOutcome], name: impl Fn(&GroupOutcome) -> String) -> Part {
+fn waiting(groups: &[&GroupOutcome], name: impl Fn(&GroupOutcome) -> String) -> Section {
     let mut table = table(true);
     let shown = &groups[..groups.len().min(MAX_ROWS)];
     for (at, group) in shown.iter().enumerate() {
@@ -49,7 +49,7 @@ fn waiting(groups: &[&GroupOutcome], name: impl Fn(&GroupOutcome) -> String) -> 
     (table, more_rows(groups.len(), "jobs that wait; -o json lists all"))
 }
 
-fn others(groups: &[&GroupOutcome], name: impl Fn(&GroupOutcome) -> String) -> Part {
+fn others(groups: &[&GroupOutcome], name: impl Fn(&GroupOutcome) -> String) -> Section {
     let mut table = table(false);
     let mut groups = groups.to_vec();
     groups.sort_by_key(|group| group.phase == "Completed");

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use kube_batch_model::resource::{CPU, MEMORY, PODS, ResourceList};
 use kube_batch_sim::outcome::{NodeOutcome, Outcome};
 
-use super::{MAX_ROWS, Part, amounts, more_rows};
+use super::{
+    amounts,
+    section::{MAX_ROWS, Section, more_rows},
+};
 use crate::{
     table::{Align, Cell, TextTable, bar},
     terminal::{BAD, GOOD, WAITING},
@@ -21,7 +24,7 @@ const BAR: usize = 10;
 const MANY_PODS: f64 = 0.5;
 
 /// The nodes, or how many there are of each kind and how full they are.
-pub(super) fn table(outcome: &Outcome, is_verbose: bool) -> Part {
+pub(super) fn table(outcome: &Outcome, is_verbose: bool) -> Section {
     let resources = resources(outcome);
     if is_verbose || outcome.nodes.len() <= MAX_NODES {
         return one_by_one(outcome, &resources);
@@ -49,7 +52,7 @@ pub(super) fn table(outcome: &Outcome, is_verbose: bool) -> Part {
     )
 }
 
-fn one_by_one(outcome: &Outcome, resources: &[String]) -> Part {
+fn one_by_one(outcome: &Outcome, resources: &[String]) -> Section {
     let mut table = TextTable::new(columns(resources, "NODE", &[]));
     for node in &outcome.nodes {
         let mut row: Vec<Cell> =

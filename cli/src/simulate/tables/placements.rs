@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kube_batch_sim::outcome::{EvictionOutcome, Outcome};
 
-use super::{MAX_ROWS, Part, more_rows};
+use super::section::{MAX_ROWS, Section, more_rows};
 use crate::table::{Align, Cell, TextTable, plural};
 
 /// More evictions than this are not listed one by one.
@@ -14,7 +14,7 @@ const MAX_EVICTIONS: usize = 20;
 const MAX_JOBS: usize = 10;
 
 /// Pods, or if there are many, counts by job and node.
-pub(super) fn placed(outcome: &Outcome) -> Part {
+pub(super) fn placed(outcome: &Outcome) -> Section {
     let binds = || {
         outcome.cycles.iter().flat_map(|cycle| cycle.binds.iter().map(move |b| (cycle.cycle, b)))
     };
@@ -63,7 +63,7 @@ pub(super) fn placed(outcome: &Outcome) -> Part {
 }
 
 /// The evictions, or if there are many, their numbers by the job that gets the resources.
-pub(super) fn evicted(outcome: &Outcome, is_verbose: bool) -> Part {
+pub(super) fn evicted(outcome: &Outcome, is_verbose: bool) -> Section {
     let evictions = || {
         let cycles = outcome.cycles.iter();
         cycles.flat_map(|cycle| cycle.evictions.iter().map(move |e| (cycle.cycle, e)))
@@ -94,7 +94,7 @@ pub(super) fn evicted(outcome: &Outcome, is_verbose: bool) -> Part {
 fn evicted_for<'a>(
     evictions: impl Iterator<Item = (u64, &'a EvictionOutcome)>,
     n_evictions: usize,
-) -> Part {
+) -> Section {
     let mut by_job: BTreeMap<(&str, &str), Vec<u64>> = BTreeMap::new();
     for (cycle, eviction) in evictions {
         by_job.entry((&eviction.for_, &eviction.reason)).or_default().push(cycle);

@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 
 use kube_batch_sim::outcome::{Outcome, QueueOutcome, QueueWaits};
 
-use super::{MAX_ROWS, Part, amounts, more_rows};
+use super::{
+    amounts,
+    section::{MAX_ROWS, Section, more_rows},
+};
 use crate::{
     queue::tree::heading,
     table::{Align, Cell, TextTable, age, plural},
 };
 
 /// The queues, in the resources that they divide.
-pub(super) fn flat(outcome: &Outcome) -> Part {
+pub(super) fn flat(outcome: &Outcome) -> Section {
     let resources = amounts::contended(outcome);
     let columns = [
         ("QUEUE", Align::Left),
@@ -52,7 +55,7 @@ pub(super) fn flat(outcome: &Outcome) -> Part {
 }
 
 /// What queues used over time, how long their pods waited, and how many were evicted.
-pub(super) fn over_time(outcome: &Outcome) -> Part {
+pub(super) fn over_time(outcome: &Outcome) -> Section {
     let resources = amounts::contended(outcome);
     let hours: Vec<String> =
         if resources.is_empty() { most_used(outcome).into_iter().collect() } else { resources };
